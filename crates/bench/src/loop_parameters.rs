@@ -60,11 +60,11 @@ pub fn zeros_percent(data: DataKind) -> u32 {
 }
 
 /// Returns the position of a rank in its group.
-pub fn call_position(seat: GroupPosition) -> CallPosition {
-    let first = seat.rank(0);
+pub fn call_position(position: GroupPosition) -> CallPosition {
+    let first = position.rank(0);
     CallPosition {
-        place: seat.place,
+        place: position.place,
         first,
-        step: seat.rank(1).saturating_sub(first),
+        step: position.rank(1).saturating_sub(first),
     }
 }

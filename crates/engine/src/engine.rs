@@ -59,17 +59,17 @@ pub struct PeerEndpoint {
     /// The peer's rank.
     pub peer: Peer,
     /// The address that the peer's worker made for this worker.
-    pub card: EndpointAddress,
+    pub address: EndpointAddress,
     /// Where the peer's process runs.
     pub locality: Locality,
 }
 
 impl PeerEndpoint {
     /// A peer in the same container. Engine tests use this for another worker of the same process.
-    pub fn same_container(peer: Peer, card: EndpointAddress) -> Self {
+    pub fn same_container(peer: Peer, address: EndpointAddress) -> Self {
         Self {
             peer,
-            card,
+            address,
             locality: Locality::SameContainer,
         }
     }

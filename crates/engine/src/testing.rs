@@ -306,8 +306,8 @@ impl Engine for TestEngine {
     }
 
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
-        let card = |&peer| EndpointAddress(vec![self.lock().first as u8, peer as u8]);
-        Ok(peers.iter().map(card).collect())
+        let address = |&peer| EndpointAddress(vec![self.lock().first as u8, peer as u8]);
+        Ok(peers.iter().map(address).collect())
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {

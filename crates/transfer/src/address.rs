@@ -21,7 +21,8 @@ pub struct PeerAddress {
     pub(crate) from: Peer,
     pub(crate) to: Peer,
     pub(crate) place: ProcessPlace,
-    pub(crate) card: EndpointAddress,
+    #[serde(rename = "card")]
+    pub(crate) endpoint_address: EndpointAddress,
 }
 
 /// A peer's registered memory.
@@ -54,9 +55,9 @@ impl PeerAddress {
     /// # Errors
     /// `Usage` for anything else.
     pub fn decode(line: &str) -> TransferResult<Self> {
-        let card: Self = decode("endpoint address", line)?;
-        match card.card.0.len() {
-            0..=EndpointAddress::BYTES_MAX => Ok(card),
+        let address: Self = decode("endpoint address", line)?;
+        match address.endpoint_address.0.len() {
+            0..=EndpointAddress::BYTES_MAX => Ok(address),
             bytes => Err(unreadable(
                 "endpoint address",
                 &format!("its engine's part has {bytes} bytes"),
@@ -140,13 +141,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn card(bytes: usize) -> PeerAddress {
+    fn address(bytes: usize) -> PeerAddress {
         PeerAddress {
             engine: "shm".into(),
             from: 1,
             to: 2,
             place: ProcessPlace::own(),
-            card: EndpointAddress(vec![255; bytes]),
+            endpoint_address: EndpointAddress(vec![255; bytes]),
         }
     }
 
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_line_decodes_to_its_original() {
-        let longest = card(EndpointAddress::BYTES_MAX);
+        let longest = address(EndpointAddress::BYTES_MAX);
         let line = longest.encode();
         assert!(!line.contains('\n'));
         assert_eq!(
@@ -183,7 +184,7 @@ mod tests {
                 "{error}"
             );
         }
-        let long = refused(&card(EndpointAddress::BYTES_MAX + 1).encode()).to_string();
+        let long = refused(&address(EndpointAddress::BYTES_MAX + 1).encode()).to_string();
         assert!(
             long.contains(&format!("{} bytes", EndpointAddress::BYTES_MAX + 1)),
             "{long}"
@@ -204,7 +205,7 @@ mod tests {
             byte in 0u8..128,
         ) {
             let _ = (PeerAddress::decode(&line), RemoteMemory::decode(&line));
-            for whole in [card(3).encode(), memory().encode()] {
+            for whole in [address(3).encode(), memory().encode()] {
                 let mut bytes = whole.into_bytes();
                 let at = at % bytes.len();
                 bytes[at] = byte;

@@ -58,7 +58,7 @@ pub(crate) fn address_from(peer: Peer) -> PeerAddress {
         from: peer,
         to: ME,
         place: ProcessPlace::own(),
-        card: EndpointAddress(Vec::new()),
+        endpoint_address: EndpointAddress(Vec::new()),
     }
 }
 

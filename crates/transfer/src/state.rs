@@ -534,7 +534,7 @@ impl EndpointState {
             let subject = self.subject.with_operation("introduce", peer);
             TransferError::from_error(TransferErrorKind::EndpointFailed, subject, &error)
         })?;
-        let card = made.into_iter().next().ok_or_else(|| {
+        let endpoint_address = made.into_iter().next().ok_or_else(|| {
             let subject = self.subject.with_operation("introduce", peer);
             let kind = TransferErrorKind::EndpointFailed;
             TransferError::new(kind, subject, "the engine returned no endpoint address")
@@ -544,43 +544,43 @@ impl EndpointState {
             from: self.id,
             to: peer,
             place: self.place.clone(),
-            card,
+            endpoint_address,
         })
     }
 
     /// Connects to the endpoints that made these addresses, and waits until they have connected to this endpoint.
     pub(crate) fn connect(
         &mut self,
-        cards: &[PeerAddress],
+        addresses: &[PeerAddress],
         timeout: Duration,
     ) -> TransferResult<()> {
         // All addresses are checked before the first is used.
-        for (at, card) in cards.iter().enumerate() {
-            self.check_address(card, &cards[..at])?;
+        for (at, address) in addresses.iter().enumerate() {
+            self.check_address(address, &addresses[..at])?;
         }
-        for card in cards {
+        for address in addresses {
             // A peer that was connected before but not reached needs only first contact.
-            if !self.peers.contains_key(&card.from) {
-                self.connect_one(card)?;
+            if !self.peers.contains_key(&address.from) {
+                self.connect_one(address)?;
             }
         }
-        self.meet(cards, timeout)
+        self.meet(addresses, timeout)
     }
 
-    fn check_address(&self, card: &PeerAddress, earlier: &[PeerAddress]) -> TransferResult<()> {
-        let peer = card.from;
+    fn check_address(&self, address: &PeerAddress, earlier: &[PeerAddress]) -> TransferResult<()> {
+        let peer = address.from;
         if let Some(lost) = self.refusal(peer, "connect") {
             return Err(lost);
         }
         let known = self.peers.get(&peer);
-        let reason = if card.to != self.id || peer == self.id {
-            let (id, from, to) = (self.id, card.from, card.to);
+        let reason = if address.to != self.id || peer == self.id {
+            let (id, from, to) = (self.id, address.from, address.to);
             format!("endpoint {from}'s address is for endpoint {to}, but this is endpoint {id}")
-        } else if *card.engine != *self.subject.engine {
-            format!("the peer uses engine {}", card.engine)
+        } else if *address.engine != *self.subject.engine {
+            format!("the peer uses engine {}", address.engine)
         } else if known.is_some_and(|known| known.met) {
             "it is connected already".to_owned()
-        } else if known.is_some_and(|known| known.place.as_ref() != Some(&card.place)) {
+        } else if known.is_some_and(|known| known.place.as_ref() != Some(&address.place)) {
             "it was connected with the address of another process".to_owned()
         } else if earlier.iter().any(|earlier| earlier.from == peer) {
             "two of the addresses are from this peer".to_owned()
@@ -595,21 +595,21 @@ impl EndpointState {
         ))
     }
 
-    fn connect_one(&mut self, card: &PeerAddress) -> TransferResult<()> {
-        let peer = card.from;
-        if !self.watch.add(peer, &self.place, &card.place) {
-            self.clean_up_after(&card.place);
+    fn connect_one(&mut self, address: &PeerAddress) -> TransferResult<()> {
+        let peer = address.from;
+        if !self.watch.add(peer, &self.place, &address.place) {
+            self.clean_up_after(&address.place);
             let subject = self.subject.with_operation("connect", peer);
             return Err(TransferError::new(
                 TransferErrorKind::PeerLost,
                 subject,
-                card.place.describe_end(),
+                address.place.describe_end(),
             ));
         }
         let neighbor = PeerEndpoint {
             peer,
-            card: card.card.clone(),
-            locality: self.place.locality(&card.place),
+            address: address.endpoint_address.clone(),
+            locality: self.place.locality(&address.place),
         };
         if let Err(error) = self.engine.connect(&[neighbor]) {
             self.watch.remove(peer);
@@ -617,17 +617,17 @@ impl EndpointState {
             let kind = TransferErrorKind::EndpointFailed;
             return Err(TransferError::from_error(kind, subject, &error));
         }
-        let place = Some(card.place.clone());
+        let place = Some(address.place.clone());
         self.peers.insert(peer, KnownPeer { place, met: false });
         Ok(())
     }
 
     /// Makes first contact with the peers of these addresses. Returns an error if one of their processes ends.
-    fn meet(&mut self, cards: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
+    fn meet(&mut self, addresses: &[PeerAddress], timeout: Duration) -> TransferResult<()> {
         let deadline = Instant::now().checked_add(timeout);
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let watch = RefCell::new((&mut self.watch, Vec::new()));
-        let awaits = |ended: &Peer| cards.iter().any(|card| card.from == *ended);
+        let awaits = |ended: &Peer| addresses.iter().any(|address| address.from == *ended);
         let met = self.engine.meet(&|| {
             let (watch, ended) = &mut *watch.borrow_mut();
             ended.extend(watch.ended());
@@ -640,8 +640,8 @@ impl EndpointState {
         if let Some(lost) = ended.into_iter().find(awaits) {
             return self.refusal(lost, "connect").map_or(Ok(()), Err);
         }
-        let one = match cards {
-            [card] => Some(card.from),
+        let one = match addresses {
+            [address] => Some(address.from),
             _ => None,
         };
         let subject = self.subject.with_operation("connect", one);

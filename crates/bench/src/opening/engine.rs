@@ -258,17 +258,17 @@ fn open_worker(
     if need.requirements.compares_each {
         mail = Some(Mailboxes::new(engine.as_mut(), lists, &caps, peers.len())?);
     }
-    let introduce = |(index, (&peer, card))| {
+    let introduce = |(index, (&peer, address))| {
         let introduction = Introduction {
-            card,
+            address,
             memory: region.descriptor.clone(),
             credits: credits.as_ref().map(|credits| credits.place(index)),
             messages: mail.as_ref().map(|mail| mail.place(index)),
         };
         (peer, introduction)
     };
-    let cards = engine.endpoint_addresses(peers)?;
-    let introductions = peers.iter().zip(cards).enumerate().map(introduce);
+    let addresses = engine.endpoint_addresses(peers)?;
+    let introductions = peers.iter().zip(addresses).enumerate().map(introduce);
     let introductions = introductions.collect();
     let described = devices.iter().map(|device| {
         let has_devices = need.requirements.entry.has_devices;

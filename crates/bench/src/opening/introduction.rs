@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Introduction {
     /// The worker's endpoint address for this peer.
-    pub card: EndpointAddress,
+    pub address: EndpointAddress,
     /// Descriptor of the worker's memory, which the peer can access.
     pub memory: Descriptor,
     /// Where this peer, as a receiver, writes how many of the worker's messages it has taken. `None` if completions
@@ -58,7 +58,7 @@ impl PeerMessages {
     pub(crate) fn new(workers: Vec<Introductions>) -> Result<Self> {
         let mut by_peer: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
         for (peer, introduction) in workers.into_iter().flatten() {
-            let bytes = introduction.card.0.len();
+            let bytes = introduction.address.0.len();
             if bytes > EndpointAddress::BYTES_MAX {
                 return Err(Error::Failed(format!(
                     "the engine makes a card of {bytes} bytes, at most {} are allowed",
@@ -120,7 +120,7 @@ pub(crate) fn introductions_of(
             of_worker.push(PeerIntroduction {
                 neighbor: PeerEndpoint {
                     peer: *from,
-                    card: introduction.card,
+                    address: introduction.address,
                     locality,
                 },
                 memory: introduction.memory,
@@ -150,7 +150,7 @@ mod tests {
 
     fn introduction(bytes: usize) -> Introduction {
         Introduction {
-            card: EndpointAddress(vec![7; bytes]),
+            address: EndpointAddress(vec![7; bytes]),
             memory: Descriptor(vec![1, 2]),
             credits: None,
             messages: None,
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(groups, [(1, Some(7)), (4, Some(7))]);
         let lens = |introduced: &Vec<PeerIntroduction>| -> Vec<usize> {
             let all = introduced.iter();
-            all.map(|one| one.neighbor.card.0.len()).collect()
+            all.map(|one| one.neighbor.address.0.len()).collect()
         };
         assert_eq!(
             introduced.iter().map(lens).collect::<Vec<_>>(),

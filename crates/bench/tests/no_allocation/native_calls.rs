@@ -120,7 +120,7 @@ fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]
     let barrier = aligning_barrier(point);
     let script = |stream, point: &CollectivePoint, way| {
         let parts = ScriptParts {
-            seat: call_position(point.grouping().position(rank)),
+            position: call_position(point.grouping().position(rank)),
             stream,
             shape: point.shape(),
             in_place: false,

@@ -42,9 +42,9 @@ pub struct Side {
 
 pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
     let mut sides = [side(point, 0)?, side(point, 1)?];
-    let mut cards = Vec::new();
+    let mut addresses = Vec::new();
     for (peer, side) in [1u32, 0].into_iter().zip(&mut sides) {
-        cards.extend(side.engine()?.endpoint_addresses(&[peer])?);
+        addresses.extend(side.engine()?.endpoint_addresses(&[peer])?);
     }
     let far = [0, 1].map(|side: usize| sides[1 - side].region.descriptor.clone());
     for (side, far) in sides.iter_mut().zip(far) {
@@ -53,16 +53,16 @@ pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
     let [zero, one] = &mut sides;
     // Both sides connect simultaneously, as ranks do: a transport may need the other side to connect.
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| connect(one, (0, &cards[0])));
-        let own = connect(zero, (1, &cards[1]));
+        let other = scope.spawn(|| connect(one, (0, &addresses[0])));
+        let own = connect(zero, (1, &addresses[1]));
         let dead = |_| Error::Failed("the connecting thread died".into());
         other.join().map_err(dead)?.and(own)
     })?;
     Ok(sides)
 }
 
-fn connect(side: &mut Side, (peer, card): (u32, &EndpointAddress)) -> Result<()> {
-    let neighbor = PeerEndpoint::same_container(peer, card.clone());
+fn connect(side: &mut Side, (peer, address): (u32, &EndpointAddress)) -> Result<()> {
+    let neighbor = PeerEndpoint::same_container(peer, address.clone());
     let engine = side.engine()?;
     engine.connect(&[neighbor])?;
     engine.meet(&|| false)

@@ -241,10 +241,10 @@ fn parts_of_several_peers_need_a_device_that_names_them() {
 fn peers_with_other_paths_are_refused() {
     let mut two = bench(2, None, ALL);
     let mut three = bench(3, None, ALL);
-    let card = three.worker.endpoint_addresses(&[1]).unwrap().remove(0);
+    let address = three.worker.endpoint_addresses(&[1]).unwrap().remove(0);
     let refused = two
         .worker
-        .connect(&[PeerEndpoint::same_container(1, card)])
+        .connect(&[PeerEndpoint::same_container(1, address)])
         .unwrap_err();
     assert!(
         refused

@@ -196,19 +196,19 @@ impl Engine for PathsWorker {
             if reached.is_empty() {
                 continue;
             }
-            let mut cards = self.paths[path]
+            let mut addresses = self.paths[path]
                 .engine
                 .endpoint_addresses(&reached)?
                 .into_iter();
             for (peer, of_peer) in peers.iter().zip(&mut of_peers) {
                 if self.paths_to(*peer).contains(&path) {
-                    of_peer[path] = cards.next().map_or_else(Vec::new, |card| card.0);
+                    of_peer[path] = addresses.next().map_or_else(Vec::new, |address| address.0);
                 }
             }
         }
         of_peers
             .iter()
-            .map(|cards| Ok(EndpointAddress(encode_paths(cards)?)))
+            .map(|addresses| Ok(EndpointAddress(encode_paths(addresses)?)))
             .collect()
     }
 
@@ -216,11 +216,11 @@ impl Engine for PathsWorker {
         let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
         for neighbor in peers {
             let reached = self.paths_to(neighbor.peer);
-            let cards = self.decode_paths(&neighbor.card.0, neighbor.peer)?;
-            for (path, card) in cards.into_iter().enumerate() {
+            let addresses = self.decode_paths(&neighbor.address.0, neighbor.peer)?;
+            for (path, address) in addresses.into_iter().enumerate() {
                 if reached.contains(&path) {
                     of_paths[path].push(PeerEndpoint {
-                        card: EndpointAddress(card),
+                        address: EndpointAddress(address),
                         ..neighbor.clone()
                     });
                 }

@@ -333,13 +333,13 @@ impl Engine for CudaCopies {
     /// them.
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         let all = self.regions.iter();
-        let card: Vec<u8> = all.flat_map(|(_, it)| it.descriptor().0).collect();
-        Ok(vec![EndpointAddress(card); peers.len()])
+        let address: Vec<u8> = all.flat_map(|(_, it)| it.descriptor().0).collect();
+        Ok(vec![EndpointAddress(address); peers.len()])
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         for neighbor in peers {
-            for descriptor in neighbor.card.0.chunks(registry::DESCRIPTOR_BYTES) {
+            for descriptor in neighbor.address.0.chunks(registry::DESCRIPTOR_BYTES) {
                 let remote = Descriptor(descriptor.to_vec());
                 let far = registry::find(self.vendor.copies, &remote, neighbor.peer)?;
                 for (local, own) in self.regions.iter() {

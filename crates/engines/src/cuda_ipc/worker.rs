@@ -223,13 +223,14 @@ impl Engine for CudaIpc {
 
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         self.contacts.make_rings(peers)?;
-        let card = |&peer: &Peer| encode_card(self.contacts.card(peer)?, &self.described);
-        peers.iter().map(card).collect()
+        let address =
+            |&peer: &Peer| encode_address(self.contacts.address_for(peer)?, &self.described);
+        peers.iter().map(address).collect()
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
         for neighbor in peers {
-            let (rings, described) = decode_card(&self.contacts, neighbor)?;
+            let (rings, described) = decode_address(&self.contacts, neighbor)?;
             let rings = self.contacts.connect_one(&rings)?;
             if self.contacts.process_of(rings.rank) == Some(std::process::id()) {
                 let why = "both ranks are in this process, but the driver opens only memory of other processes";
@@ -364,7 +365,7 @@ impl Drop for CudaIpc {
 pub(super) const IN_FLIGHT_MAX: u32 = 128;
 
 #[derive(Serialize, Deserialize)]
-struct IpcCard {
+struct IpcAddress {
     rings: EndpointAddress,
     regions: Vec<Descriptor>,
 }
@@ -373,14 +374,14 @@ struct IpcCard {
 ///
 /// # Errors
 /// If there are more regions than an endpoint address has room for.
-pub(super) fn encode_card(
+pub(super) fn encode_address(
     rings: EndpointAddress,
     described: &[(RegionId, Descriptor)],
 ) -> Result<EndpointAddress> {
     let regions = described.iter().map(|(_, region)| region.clone()).collect();
-    let card = EndpointAddress::encode(&IpcCard { rings, regions });
-    if card.0.len() <= EndpointAddress::BYTES_MAX {
-        return Ok(card);
+    let address = EndpointAddress::encode(&IpcAddress { rings, regions });
+    if address.0.len() <= EndpointAddress::BYTES_MAX {
+        return Ok(address);
     }
     Err(Error::Failed(format!(
         "cannot share {} memories with a peer: they do not fit into an endpoint address; register fewer before \
@@ -390,17 +391,17 @@ pub(super) fn encode_card(
 }
 
 /// Decodes a peer's endpoint address. Returns the peer with the address of its rings, and the peer's regions.
-pub(super) fn decode_card(
+pub(super) fn decode_address(
     contacts: &Contacts,
     neighbor: &PeerEndpoint,
 ) -> Result<(PeerEndpoint, Vec<Descriptor>)> {
-    let card: IpcCard = serde_json::from_slice(&neighbor.card.0).map_err(|error| {
+    let address: IpcAddress = serde_json::from_slice(&neighbor.address.0).map_err(|error| {
         let why = format!("cannot decode the peer's address ({error})");
         contacts.unusable(neighbor.peer, why)
     })?;
     let rings = PeerEndpoint {
-        card: card.rings,
+        address: address.rings,
         ..neighbor.clone()
     };
-    Ok((rings, card.regions))
+    Ok((rings, address.regions))
 }

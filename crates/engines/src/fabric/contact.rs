@@ -98,8 +98,8 @@ impl Address {
         }
     }
 
-    pub(super) fn parse(card: &EndpointAddress) -> Result<Self> {
-        serde_json::from_slice(&card.0)
+    pub(super) fn parse(address: &EndpointAddress) -> Result<Self> {
+        serde_json::from_slice(&address.0)
             .map_err(|error| Error::Failed(format!("cannot decode the peer's address ({error})")))
     }
 

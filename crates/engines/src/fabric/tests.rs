@@ -392,14 +392,14 @@ fn a_memory_is_registered_and_deregistered() {
 fn more_peers_than_it_was_opened_for_are_refused() {
     let none = EngineOptions::new();
     let mut sides = [side("tcp", &none, 0, &[1]), side("tcp", &none, 1, &[0])];
-    let cards = introduced(&mut sides);
-    sides[0].engine.connect(&cards[0]).unwrap();
+    let addresses = introduced(&mut sides);
+    sides[0].engine.connect(&addresses[0]).unwrap();
     let mut third = side("tcp", &none, 2, &[0]);
-    let card = third.card(0);
-    sides[0].card(2);
+    let address = third.address_for(0);
+    sides[0].address_for(2);
     let refused = sides[0]
         .engine
-        .connect(&[PeerEndpoint::same_container(2, card)])
+        .connect(&[PeerEndpoint::same_container(2, address)])
         .unwrap_err()
         .to_string();
     assert!(refused.contains("opened for 1 peers"), "{refused}");
@@ -410,17 +410,17 @@ fn more_peers_than_it_was_opened_for_are_refused() {
 #[test]
 fn a_card_does_not_grow_with_the_peers() {
     let options = EngineOptions::new();
-    let card_bytes_max = |peers: u32| {
+    let address_bytes_max = |peers: u32| {
         let peers: Vec<u32> = (1..=peers).collect();
         let mut side = side("tcp", &options, 0, &peers);
-        let cards = side.engine.endpoint_addresses(&peers).unwrap();
-        cards
+        let addresses = side.engine.endpoint_addresses(&peers).unwrap();
+        addresses
             .iter()
             .map(|EndpointAddress(bytes)| bytes.len())
             .max()
             .unwrap()
     };
-    let (one, many) = (card_bytes_max(1), card_bytes_max(5000));
+    let (one, many) = (address_bytes_max(1), address_bytes_max(5000));
     // Larger rank numbers have more digits.
     assert!(many <= one + 16 && many < 1024, "{one} and {many} bytes");
 }

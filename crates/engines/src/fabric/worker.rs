@@ -351,7 +351,7 @@ impl Engine for FabricWorker {
 
     fn endpoint_addresses(&mut self, peers: &[u32]) -> Result<Vec<EndpointAddress>> {
         self.add_mailbox(peers)?;
-        peers.iter().map(|&peer| self.card(peer)).collect()
+        peers.iter().map(|&peer| self.address_for(peer)).collect()
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
@@ -721,7 +721,7 @@ impl FabricWorker {
         })
     }
 
-    pub(super) fn card(&self, rank: u32) -> Result<EndpointAddress> {
+    pub(super) fn address_for(&self, rank: u32) -> Result<EndpointAddress> {
         let slot = self.mailbox_slot(rank)?;
         let mailbox = &self.mailboxes[slot.mailbox];
         Ok(EndpointAddress::encode(&Address::new(
@@ -747,7 +747,7 @@ impl FabricWorker {
                 "this endpoint was opened for {most} peers, and already has {most}"
             ))));
         }
-        let address = Address::parse(&neighbor.card).map_err(about)?;
+        let address = Address::parse(&neighbor.address).map_err(about)?;
         let own = (&self.attributes, self.endpoint.library());
         address.check_fits(own, [self.config.rank, rank], neighbor.locality)?;
         if address.peer != self.config.rank {

@@ -106,7 +106,7 @@ impl Contacts {
         Ok(())
     }
 
-    pub(crate) fn card(&self, peer: Peer) -> Result<EndpointAddress> {
+    pub(crate) fn address_for(&self, peer: Peer) -> Result<EndpointAddress> {
         let (mailbox, place) = self.place(peer)?;
         let rings = &self.mailboxes[mailbox];
         let address = RingsAddress {
@@ -133,7 +133,7 @@ impl Contacts {
         if let Some(separation) = neighbor.locality.separation() {
             return Err(unusable(separation));
         }
-        let peer: RingsAddress = serde_json::from_slice(&neighbor.card.0)
+        let peer: RingsAddress = serde_json::from_slice(&neighbor.address.0)
             .map_err(|error| unusable(&format!("cannot decode the peer's address ({error})")))?;
         let fits = mailbox::bytes(peer.place.saturating_add(1)) as u64 <= peer.rings_bytes;
         if peer.peer != self.rank || !fits {
@@ -179,26 +179,26 @@ mod tests {
     #[test]
     fn peers_that_cannot_share_memory_are_refused_by_name() {
         let (mut one, other) = (contacts(0, 1), contacts(1, 0));
-        let mut refused = |card: EndpointAddress, locality| {
+        let mut refused = |address: EndpointAddress, locality| {
             let neighbor = PeerEndpoint {
                 peer: 1,
-                card,
+                address,
                 locality,
             };
             let refused = one.connect_one(&neighbor).err().unwrap();
             assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
             refused.to_string()
         };
-        let card = other.card(0).unwrap();
-        let apart = refused(card.clone(), Locality::SameMachine);
+        let address = other.address_for(0).unwrap();
+        let apart = refused(address.clone(), Locality::SameMachine);
         assert!(apart.contains("cuda-ipc between ranks 0 and 1"), "{apart}");
         assert!(apart.contains("in different containers"), "{apart}");
-        let far = refused(card, Locality::OtherMachine);
+        let far = refused(address, Locality::OtherMachine);
         assert!(far.contains("on different hosts"), "{far}");
-        let of_another = contacts(1, 2).card(2).unwrap();
+        let of_another = contacts(1, 2).address_for(2).unwrap();
         let stranger = refused(of_another, Locality::SameContainer);
         assert!(stranger.contains("does not expect this rank"), "{stranger}");
-        let neighbor = PeerEndpoint::same_container(1, other.card(0).unwrap());
+        let neighbor = PeerEndpoint::same_container(1, other.address_for(0).unwrap());
         assert!(one.connect_one(&neighbor).is_ok());
         assert_eq!(one.process_of(1), Some(std::process::id()));
         assert_eq!(one.attach_rings(1).unwrap().len(), other.mailboxes[0].len());

@@ -189,7 +189,10 @@ impl Engine for Worker {
 
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         self.contacts.make_rings(peers)?;
-        peers.iter().map(|&peer| self.contacts.card(peer)).collect()
+        peers
+            .iter()
+            .map(|&peer| self.contacts.address_for(peer))
+            .collect()
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {

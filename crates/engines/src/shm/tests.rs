@@ -33,13 +33,13 @@ struct Pair {
 fn pair() -> Pair {
     let ((memory_0, mut engine_0, region_0), (memory_1, mut engine_1, region_1)) =
         (worker(0), worker(1));
-    let card_0 = engine_0.endpoint_addresses(&[1]).unwrap().remove(0);
-    let card_1 = engine_1.endpoint_addresses(&[0]).unwrap().remove(0);
+    let address_0 = engine_0.endpoint_addresses(&[1]).unwrap().remove(0);
+    let address_1 = engine_1.endpoint_addresses(&[0]).unwrap().remove(0);
     engine_0
-        .connect(&[PeerEndpoint::same_container(1, card_1)])
+        .connect(&[PeerEndpoint::same_container(1, address_1)])
         .unwrap();
     engine_1
-        .connect(&[PeerEndpoint::same_container(0, card_0)])
+        .connect(&[PeerEndpoint::same_container(0, address_0)])
         .unwrap();
     Pair {
         memory: [memory_0, memory_1],
@@ -151,30 +151,30 @@ fn offsets_outside_the_peers_memory_are_an_error_and_touch_nothing() {
 }
 
 #[test]
-fn cards_of_other_hosts_and_garbage_are_refused() {
+fn addresses_of_other_hosts_and_garbage_are_refused() {
     let ((_memory, mut engine, _), (_other_memory, mut other, _)) = (worker(0), worker(1));
     engine.endpoint_addresses(&[1]).unwrap();
     let far = |locality| PeerEndpoint {
         locality,
-        ..PeerEndpoint::same_container(1, card_of(&mut other, 0))
+        ..PeerEndpoint::same_container(1, address_for(&mut other, 0))
     };
     let mut refused: Vec<PeerEndpoint> = [Locality::OtherMachine, Locality::SameMachine]
         .map(far)
         .into();
-    let of_another = card_of(&mut other, 7);
+    let of_another = address_for(&mut other, 7);
     let garbage = [
         of_another,
         EndpointAddress(b"garbage".to_vec()),
         EndpointAddress(Vec::new()),
     ];
-    refused.extend(garbage.map(|card| PeerEndpoint::same_container(1, card)));
+    refused.extend(garbage.map(|address| PeerEndpoint::same_container(1, address)));
     for neighbor in refused {
         let error = engine.connect(&[neighbor]).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
     }
 }
 
-fn card_of(engine: &mut Box<dyn Engine + Send>, peer: Peer) -> EndpointAddress {
+fn address_for(engine: &mut Box<dyn Engine + Send>, peer: Peer) -> EndpointAddress {
     engine.endpoint_addresses(&[peer]).unwrap().remove(0)
 }
 
@@ -231,13 +231,13 @@ fn a_send_into_a_receive_of_another_region_fails_with_this_reason() {
 fn peers_that_come_later_are_connected_too() {
     let mut pair = pair();
     let (memory, mut late, region) = worker(2);
-    let card = card_of(&mut pair.engine[0], 2);
+    let address = address_for(&mut pair.engine[0], 2);
     late.endpoint_addresses(&[0]).unwrap();
-    let back = card_of(&mut late, 0);
+    let back = address_for(&mut late, 0);
     pair.engine[0]
         .connect(&[PeerEndpoint::same_container(2, back)])
         .unwrap();
-    late.connect(&[PeerEndpoint::same_container(0, card)])
+    late.connect(&[PeerEndpoint::same_container(0, address)])
         .unwrap();
     memory.write(0, b"late").unwrap();
     let remote = pair.region[0].descriptor.clone();

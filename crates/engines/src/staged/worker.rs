@@ -24,7 +24,7 @@ const POLLED: usize = 32;
 
 /// A worker's endpoint address: the address of the engine below, and the descriptor of the ring.
 #[derive(Serialize, Deserialize)]
-struct StagedCard {
+struct StagedAddress {
     below: EndpointAddress,
     ring: Descriptor,
 }
@@ -226,23 +226,23 @@ impl Engine for StagedWorker {
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
         let ring = Arc::new(StagingRing::new(peers.len(), self.context.as_ref())?);
         let region = self.below.register(ring.memory())?;
-        let cards = self
+        let addresses = self
             .below
             .endpoint_addresses(peers)?
             .into_iter()
             .map(|below| {
-                EndpointAddress::encode(&StagedCard {
+                EndpointAddress::encode(&StagedAddress {
                     below,
                     ring: region.descriptor.clone(),
                 })
             });
-        let cards = cards.collect();
+        let addresses = addresses.collect();
         self.rings.push(PeersRing {
             ring,
             region,
             peers: peers.to_vec(),
         });
-        Ok(cards)
+        Ok(addresses)
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
@@ -255,7 +255,8 @@ impl Engine for StagedWorker {
                      ranks"
                 ))
             };
-            let card: StagedCard = serde_json::from_slice(&neighbor.card.0).map_err(unreadable)?;
+            let address: StagedAddress =
+                serde_json::from_slice(&neighbor.address.0).map_err(unreadable)?;
             let known = self.rings.iter().rev().find_map(|known| {
                 let index = known.peers.iter().position(|&other| other == peer)?;
                 Some((Arc::clone(&known.ring), index))
@@ -268,9 +269,9 @@ impl Engine for StagedWorker {
             let number = self.channels.len() as u32;
             let channel = StagedChannel::new(peer, known.ok_or_else(none)?, number)?;
             self.channels.push(channel);
-            self.far_rings.push(card.ring);
+            self.far_rings.push(address.ring);
             below.push(PeerEndpoint {
-                card: card.below,
+                address: address.below,
                 ..neighbor.clone()
             });
         }

@@ -15,14 +15,14 @@ use tonnage_sys::verbs::{CmChannel, CmEvent, CmEventKind, CmHandle, CmTerms, Pat
 use tonnage_units::{Error, Result};
 
 use super::cm_port::CmPort;
-use super::cm_private::{CardSecret, CmCard, PairIntroduction, asks};
+use super::cm_private::{AddressSecret, CmAddress, PairIntroduction, asks};
 use super::cm_terms::{advice, advice_late, agreed};
-use super::peers::PairCard;
+use super::peers::PairAddress;
 use super::worker::Worker;
 
 impl Worker {
     /// Returns the rdma_cm part of an endpoint address; `None` if rdma_cm is not used.
-    pub(super) fn card_by_cm(&mut self, rank: u32) -> Result<Option<CmCard>> {
+    pub(super) fn cm_address(&mut self, rank: u32) -> Result<Option<CmAddress>> {
         let Some(side) = &mut self.cm else {
             return Ok(None);
         };
@@ -36,10 +36,10 @@ impl Worker {
             Error::Failed(format!("verbs:rc on {at}: connect=cm: {why}. {how}"))
         };
         let port = port.transpose().map_err(about)?;
-        let secret = CardSecret::fresh()?;
+        let secret = AddressSecret::fresh()?;
         side.secrets.insert(rank, secret);
         let address = side.address;
-        Ok(Some(CmCard {
+        Ok(Some(CmAddress {
             address,
             port,
             secret,
@@ -52,7 +52,7 @@ impl Worker {
         peer: usize,
         place: usize,
         wanted: PathTo,
-        card: &PairCard,
+        address: &PairAddress,
     ) -> Result<(), String> {
         let (own, rank) = (self.config.rank, self.peers.at(peer).rank);
         let purpose = u32::from(place != self.peers.at(peer).one_sided);
@@ -60,7 +60,7 @@ impl Worker {
             .cm
             .as_mut()
             .ok_or("connect=cm is not set on this side")?;
-        let theirs = card.cm.as_ref();
+        let theirs = address.cm.as_ref();
         let theirs = theirs.ok_or("the peer does not connect by rdma_cm, but this side does")?;
         let secret = *side
             .secrets
@@ -115,7 +115,7 @@ impl Worker {
             }
             if let Some(index) = side.pending.iter().position(PendingConnection::is_overdue) {
                 let connection = &side.pending[index];
-                let (step, other) = (connection.step, connection.card.address);
+                let (step, other) = (connection.step, connection.remote.address);
                 let why = format!("{} within {} s", step.missing(), step.patience().as_secs());
                 let advice = advice_late(step, side.address, other, side.strangers);
                 return Err(self.cm_failure(side, index, &why, Some(&advice)));
@@ -131,7 +131,10 @@ impl Worker {
     /// Begins a connection: resolves the peer's address, from the address of this side's device.
     fn ask(&self, side: &mut CmSide, index: usize) -> Result<(), String> {
         let connection = &side.pending[index];
-        let to = SocketAddr::new(connection.card.address, connection.card.port.unwrap_or(0));
+        let to = SocketAddr::new(
+            connection.remote.address,
+            connection.remote.port.unwrap_or(0),
+        );
         let id = side.channel.create()?;
         side.pending[index].id = Some(id);
         if self.port.asked.traffic_class != 0 {
@@ -176,7 +179,7 @@ impl Worker {
             }
             (CmEventKind::Other, _, _) => Ok(()),
             _ => {
-                let advice = advice(event, side.address, side.pending[index].card.address);
+                let advice = advice(event, side.address, side.pending[index].remote.address);
                 return Err(self.cm_failure(side, index, &event.in_words(), Some(&advice)));
             }
         };
@@ -266,10 +269,10 @@ impl Worker {
     #[cold]
     fn cm_failure(&self, side: &CmSide, index: usize, why: &str, advice: Option<&str>) -> Error {
         let connection = &side.pending[index];
-        let port = connection.card.port.map_or_else(String::new, |port| {
+        let port = connection.remote.port.map_or_else(String::new, |port| {
             format!(
                 ", where it listens at {}",
-                SocketAddr::new(connection.card.address, port)
+                SocketAddr::new(connection.remote.address, port)
             )
         });
         let advice = advice.map_or_else(String::new, |advice| format!(". {advice}"));
@@ -347,7 +350,7 @@ pub(super) struct PendingConnection {
     /// The path to the peer that the options and the endpoint addresses of both sides determine.
     pub(super) wanted: PathTo,
     /// The rdma_cm part of the peer's endpoint address.
-    pub(super) card: CmCard,
+    pub(super) remote: CmAddress,
     /// Private data: `expected` must come from the peer, and `shown` is sent to the peer.
     pub(super) expected: PairIntroduction,
     pub(super) shown: PairIntroduction,
@@ -360,7 +363,7 @@ impl PendingConnection {
     pub(super) fn new(
         [peer, place]: [usize; 2],
         wanted: PathTo,
-        card: &CmCard,
+        remote: &CmAddress,
         expected: PairIntroduction,
         step: CmStep,
     ) -> Self {
@@ -369,9 +372,9 @@ impl PendingConnection {
             rank: expected.from,
             place,
             wanted,
-            card: card.clone(),
+            remote: remote.clone(),
             shown: PairIntroduction {
-                secret: card.secret,
+                secret: remote.secret,
                 from: expected.to,
                 to: expected.from,
                 purpose: expected.purpose,
@@ -405,7 +408,7 @@ pub(super) struct CmSide {
     /// Listening identifier and its port, while requests are expected.
     listener: Option<(CmHandle, u16)>,
     /// Secrets in this side's endpoint addresses, by the rank that each address is for.
-    pub(super) secrets: BTreeMap<u32, CardSecret>,
+    pub(super) secrets: BTreeMap<u32, AddressSecret>,
     /// Queue pairs to be connected by the next [`Worker::meet_by_cm`].
     pub(super) pending: Vec<PendingConnection>,
     /// Number of requests that were rejected because they had no expected secret.

@@ -17,9 +17,9 @@ pub(super) const PRIVATE_BYTES: usize = 32;
 
 /// Secret in the endpoint address for one peer. The peer must send it when it connects.
 #[derive(Clone, Copy, Serialize, Deserialize)]
-pub(super) struct CardSecret([u8; 16]);
+pub(super) struct AddressSecret([u8; 16]);
 
-impl CardSecret {
+impl AddressSecret {
     pub(super) fn fresh() -> Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
@@ -29,38 +29,38 @@ impl CardSecret {
 }
 
 /// Compares all bytes, so that timing does not reveal the first difference.
-impl PartialEq for CardSecret {
+impl PartialEq for AddressSecret {
     fn eq(&self, other: &Self) -> bool {
         let pairs = self.0.iter().zip(other.0);
         pairs.fold(0, |found, (one, other)| found | (one ^ other)) == 0
     }
 }
 
-impl Eq for CardSecret {}
+impl Eq for AddressSecret {}
 
 /// Hides the secret from logs.
-impl std::fmt::Debug for CardSecret {
+impl std::fmt::Debug for AddressSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CardSecret(…)")
+        f.write_str("AddressSecret(…)")
     }
 }
 
 /// The rdma_cm part of an endpoint address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct CmCard {
+pub(super) struct CmAddress {
     /// IP address of this side of the connection.
     pub(super) address: IpAddr,
     /// Port at which this side listens for the peer; `None` if this side sends the request.
     pub(super) port: Option<u16>,
     /// Secret that the peer must send.
-    pub(super) secret: CardSecret,
+    pub(super) secret: AddressSecret,
 }
 
 /// Private data of one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PairIntroduction {
     /// The secret from the endpoint address of the other side.
-    pub(super) secret: CardSecret,
+    pub(super) secret: AddressSecret,
     /// The sending rank.
     pub(super) from: u32,
     /// The receiving rank.
@@ -89,7 +89,7 @@ impl PairIntroduction {
         let (to, rest) = rest.split_first_chunk::<4>()?;
         let (purpose, _) = rest.split_first_chunk::<4>()?;
         Some(Self {
-            secret: CardSecret(*secret),
+            secret: AddressSecret(*secret),
             from: u32::from_be_bytes(*from),
             to: u32::from_be_bytes(*to),
             purpose: u32::from_be_bytes(*purpose),
@@ -108,7 +108,7 @@ mod tests {
 
     fn introduction() -> PairIntroduction {
         PairIntroduction {
-            secret: CardSecret([7; 16]),
+            secret: AddressSecret([7; 16]),
             from: 3,
             to: 0x0102_0304,
             purpose: 1,
@@ -152,12 +152,15 @@ mod tests {
 
     #[test]
     fn secrets_differ_and_are_not_printed() {
-        let (one, other) = (CardSecret::fresh().unwrap(), CardSecret::fresh().unwrap());
+        let (one, other) = (
+            AddressSecret::fresh().unwrap(),
+            AddressSecret::fresh().unwrap(),
+        );
         assert_ne!(one, other);
-        assert_ne!(one, CardSecret([0; 16]));
-        assert_eq!(format!("{:?}", CardSecret([7; 16])), "CardSecret(…)");
+        assert_ne!(one, AddressSecret([0; 16]));
+        assert_eq!(format!("{:?}", AddressSecret([7; 16])), "AddressSecret(…)");
         let text = serde_json::to_string(&one).unwrap();
-        assert_eq!(serde_json::from_str::<CardSecret>(&text).unwrap(), one);
+        assert_eq!(serde_json::from_str::<AddressSecret>(&text).unwrap(), one);
     }
 
     #[test]

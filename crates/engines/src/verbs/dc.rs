@@ -93,7 +93,7 @@ impl Worker {
     }
 
     /// Assigns the next initiator to a peer, in turn, and returns the endpoint address with this worker's target.
-    pub(super) fn target_card(&mut self, rank: u32) -> Result<EndpointAddress> {
+    pub(super) fn target_address(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));
         };
@@ -101,7 +101,7 @@ impl Worker {
         let place = self.peers.all().len() % self.peers.pairs().len();
         self.peers.add(PeerPairs::new(rank, place));
         let port = &self.port;
-        Ok(EndpointAddress::encode(&TargetCard {
+        Ok(EndpointAddress::encode(&TargetAddress {
             device: port.in_words(),
             target: target.number,
             access_key: target.access_key,
@@ -120,28 +120,28 @@ impl Worker {
         let failed =
             |why: String| Error::Failed(format!("verbs:dc between ranks {own} and {rank}: {why}"));
         let mtu = self.port.mtu();
-        let card = TargetCard::parse(&neighbor.card, own, mtu).map_err(failed)?;
+        let target = TargetAddress::parse(&neighbor.address, own, mtu).map_err(failed)?;
         let at = self.peers.unconnected(rank).map_err(failed)?;
         let gids = self
             .port
-            .gids_with(card.over_ethernet, card.gid, &card.device)
+            .gids_with(target.over_ethernet, target.gid, &target.device)
             .map_err(failed)?;
         let number = self.peers.pair(self.peers.at(at).one_sided).number;
         let path = PathTo {
-            number: card.target,
+            number: target.target,
             gids,
-            lid: card.lid,
-            flow_label: self.port.asked.flow_label.between(number, card.target),
+            lid: target.lid,
+            flow_label: self.port.asked.flow_label.between(number, target.target),
             ..self.port.path()
         };
-        let made = self.queues.make_address(&path, card.access_key.0);
-        let mailbox = card.mailbox.keyed().map_err(failed)?;
+        let made = self.queues.make_address(&path, target.access_key.0);
+        let mailbox = target.mailbox.keyed().map_err(failed)?;
         let address = made.map_err(|why| {
-            let ends = self.port.both_ends(&card.device);
+            let ends = self.port.both_ends(&target.device);
             failed(format!("{why}; {ends}"))
         })?;
         let peer = self.peers.at_mut(at);
-        peer.device = card.device;
+        peer.device = target.device;
         peer.mailbox = Some(mailbox);
         peer.mtu = mtu;
         peer.address = Some(address);
@@ -249,7 +249,7 @@ pub(super) struct OwnTarget {
 /// Endpoint address of a worker for one peer. It may contain the access key, because only ranks of the run can read the
 /// channel over which addresses are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TargetCard {
+pub(super) struct TargetAddress {
     /// Description of device and port.
     pub(super) device: String,
     /// Number of the target.
@@ -267,26 +267,29 @@ pub(super) struct TargetCard {
     pub(super) peer: u32,
 }
 
-impl TargetCard {
+impl TargetAddress {
     /// Parses an endpoint address for rank `own`. This rank's initiators send packets of `mtu` bytes.
-    pub(super) fn parse(card: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
-        let card: Self = serde_json::from_slice(&card.0)
+    pub(super) fn parse(address: &EndpointAddress, own: u32, mtu: u32) -> Result<Self, String> {
+        let address: Self = serde_json::from_slice(&address.0)
             .map_err(|error| format!("cannot decode the peer's address ({error})"))?;
-        if card.peer != own {
+        if address.peer != own {
             return Err("the peer does not expect this rank".into());
         }
-        if card.target == 0 || card.target > NUMBER_MAX {
-            return Err(format!("its target cannot have the number {}", card.target));
+        if address.target == 0 || address.target > NUMBER_MAX {
+            return Err(format!(
+                "its target cannot have the number {}",
+                address.target
+            ));
         }
-        if card.mtu != mtu {
+        if address.mtu != mtu {
             return Err(format!(
                 "its packets carry {} bytes and those of this side {mtu}: DC initiators need one MTU for all their \
                  targets; give all ranks the engine-option mtu={}",
-                card.mtu,
-                card.mtu.min(mtu)
+                address.mtu,
+                address.mtu.min(mtu)
             ));
         }
-        Ok(card)
+        Ok(address)
     }
 }
 
@@ -336,8 +339,8 @@ mod tests {
         check_driver(&device(None), Ok(true)).unwrap();
     }
 
-    fn card() -> TargetCard {
-        TargetCard {
+    fn address() -> TargetAddress {
+        TargetAddress {
             device: "mlx5_0:1".into(),
             target: 0x1234,
             access_key: AccessKey(u64::MAX - 1),
@@ -357,30 +360,37 @@ mod tests {
     #[test]
     fn a_card_that_does_not_fit_is_refused() {
         // InfiniBand NICs may have no GID.
-        let without_gid = TargetCard {
+        let without_gid = TargetAddress {
             gid: None,
-            ..card()
+            ..address()
         };
-        for card in [card(), without_gid] {
-            let read = TargetCard::parse(&EndpointAddress::encode(&card), 3, 4096);
-            assert_eq!(read, Ok(card));
+        for address in [address(), without_gid] {
+            let read = TargetAddress::parse(&EndpointAddress::encode(&address), 3, 4096);
+            assert_eq!(read, Ok(address));
         }
-        let refused = |card: &EndpointAddress| TargetCard::parse(card, 3, 4096).unwrap_err();
+        let refused =
+            |address: &EndpointAddress| TargetAddress::parse(address, 3, 4096).unwrap_err();
         assert!(
             refused(&EndpointAddress(b"{}".to_vec())).contains("cannot decode the peer's address")
         );
         assert!(
             refused(&EndpointAddress(vec![0xff; 9])).contains("cannot decode the peer's address")
         );
-        let other = TargetCard { peer: 4, ..card() };
+        let other = TargetAddress {
+            peer: 4,
+            ..address()
+        };
         assert!(refused(&EndpointAddress::encode(&other)).contains("does not expect"));
         for target in [0, 1 << 24] {
-            let nowhere = TargetCard { target, ..card() };
+            let nowhere = TargetAddress {
+                target,
+                ..address()
+            };
             assert!(refused(&EndpointAddress::encode(&nowhere)).contains("number"));
         }
-        let small = TargetCard {
+        let small = TargetAddress {
             mtu: 1024,
-            ..card()
+            ..address()
         };
         assert!(refused(&EndpointAddress::encode(&small)).contains("mtu=1024"));
     }

@@ -24,7 +24,7 @@ use tonnage_units::{Error, Result};
 use super::causes::{state_name, usual_cause};
 use super::choose::unavailable;
 use super::kernel_session::{Landing, open_session};
-use super::peers::{FarBytes, PairCard, least};
+use super::peers::{FarBytes, PairAddress, least};
 use super::port::OpenPort;
 use super::worker::Worker;
 
@@ -110,16 +110,16 @@ impl KernelWorker {
 
     /// Creates the queue pairs for a peer. Returns an endpoint address with these queue pairs and the lanes to the
     /// peer.
-    fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
+    fn address_for(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (each, first) = (
             self.pairs_per_peer(),
             self.peers.len() as u32 * self.pairs_per_peer(),
         );
         let pairs = (0..each).map(|_| {
-            let card = self.targets.card(rank)?;
-            serde_json::from_slice(&card.0).map_err(|error| Error::Failed(error.to_string()))
+            let address = self.targets.address_for(rank)?;
+            serde_json::from_slice(&address.0).map_err(|error| Error::Failed(error.to_string()))
         });
-        let pairs = pairs.collect::<Result<Vec<PairCard>>>()?;
+        let pairs = pairs.collect::<Result<Vec<PairAddress>>>()?;
         let lanes = match &self.session {
             None => Vec::new(),
             Some(session) => {
@@ -134,7 +134,7 @@ impl KernelWorker {
             mailbox: None,
             mtu: 0,
         });
-        Ok(EndpointAddress::encode(&KernelCard { pairs, lanes }))
+        Ok(EndpointAddress::encode(&KernelAddress { pairs, lanes }))
     }
 
     /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to the peer's lanes.
@@ -145,19 +145,19 @@ impl KernelWorker {
                 "verbs:kernel between ranks {own} and {rank}: {why}"
             ))
         };
-        let card = KernelCard::parse(&neighbor.card, own, each).map_err(failed)?;
-        for pair in card.as_pairs() {
+        let address = KernelAddress::parse(&neighbor.address, own, each).map_err(failed)?;
+        for pair in address.as_pairs() {
             self.targets.connect(&[PeerEndpoint {
-                card: EndpointAddress::encode(&pair),
+                address: EndpointAddress::encode(&pair),
                 ..neighbor.clone()
             }])?;
         }
         let is_it = |peer: &KernelPeer| peer.rank == rank && peer.mailbox.is_none();
         let at = self.peers.iter().position(is_it);
         let at = at.ok_or_else(|| failed("this side made no endpoint address for it".into()))?;
-        let first = &card.pairs[0];
+        let first = &address.pairs[0];
         if let Some(session) = &self.session {
-            for (lane, pair) in (self.peers[at].first..).zip(&card.pairs) {
+            for (lane, pair) in (self.peers[at].first..).zip(&address.pairs) {
                 let path = self.path(session, lane, pair).map_err(failed)?;
                 let connected = session.connect(lane, &path);
                 connected.map_err(|why| {
@@ -175,7 +175,12 @@ impl KernelWorker {
         Ok(())
     }
 
-    fn path(&self, session: &KreadSession, lane: u32, to: &PairCard) -> Result<KreadPath, String> {
+    fn path(
+        &self,
+        session: &KreadSession,
+        lane: u32,
+        to: &PairAddress,
+    ) -> Result<KreadPath, String> {
         let (port, asked) = (&self.port, &self.port.asked);
         let gids = port.gids_with(to.over_ethernet, to.gid, &to.device)?;
         let (own, _) = session.address(lane).map_err(|why| why.to_string())?;
@@ -303,7 +308,7 @@ impl Engine for KernelWorker {
     }
 
     fn endpoint_addresses(&mut self, peers: &[u32]) -> Result<Vec<EndpointAddress>> {
-        peers.iter().map(|&peer| self.card(peer)).collect()
+        peers.iter().map(|&peer| self.address_for(peer)).collect()
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
@@ -534,40 +539,40 @@ fn one_read(session: &KreadSession, order: &KreadOrder<'_>, flow: KreadFlow) -> 
 
 /// Endpoint address of a worker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KernelCard {
+pub(super) struct KernelAddress {
     /// User-space queue pairs, one for each of the peer's lanes.
-    pub(super) pairs: Vec<PairCard>,
+    pub(super) pairs: Vec<PairAddress>,
     /// This worker's lanes to the peer, each with its queue pair number and first packet number. Empty if the rank is
     /// only a target.
     pub(super) lanes: Vec<(u32, u32)>,
 }
 
-impl KernelCard {
+impl KernelAddress {
     /// Parses a peer's endpoint address, which must be for rank `own` and have `pairs` queue pairs.
-    pub(super) fn parse(card: &EndpointAddress, own: u32, pairs: u32) -> Result<Self, String> {
-        let card: Self = serde_json::from_slice(&card.0)
+    pub(super) fn parse(address: &EndpointAddress, own: u32, pairs: u32) -> Result<Self, String> {
+        let address: Self = serde_json::from_slice(&address.0)
             .map_err(|error| format!("cannot decode the peer's address ({error})"))?;
-        if card.pairs.iter().any(|pair| pair.peer != own) {
+        if address.pairs.iter().any(|pair| pair.peer != own) {
             return Err("the peer does not expect this rank".into());
         }
-        let lanes = card.lanes.len();
-        if card.pairs.len() != pairs as usize || (lanes != 0 && lanes != pairs as usize) {
+        let lanes = address.lanes.len();
+        if address.pairs.len() != pairs as usize || (lanes != 0 && lanes != pairs as usize) {
             return Err(format!(
                 "the peer has {} queue pairs for this rank, but this side has {pairs}",
-                card.pairs.len()
+                address.pairs.len()
             ));
         }
-        if card.pairs.iter().any(|pair| pair.numbers.len() != 1) {
+        if address.pairs.iter().any(|pair| pair.numbers.len() != 1) {
             return Err("its queue pairs must have one number each".into());
         }
-        Ok(card)
+        Ok(address)
     }
 
     /// Returns the lanes as addresses of user-space queue pairs, to which the queue pairs of the other side can
     /// connect.
-    pub(super) fn as_pairs(&self) -> impl Iterator<Item = PairCard> {
+    pub(super) fn as_pairs(&self) -> impl Iterator<Item = PairAddress> {
         let lanes = self.lanes.iter().zip(&self.pairs);
-        lanes.map(|(&(number, first_packet), pair)| PairCard {
+        lanes.map(|(&(number, first_packet), pair)| PairAddress {
             numbers: vec![number],
             first_packet,
             ..pair.clone()
@@ -582,8 +587,8 @@ mod tests {
     use super::super::peers::FarBytes;
     use super::*;
 
-    fn card() -> KernelCard {
-        let pair = |number| PairCard {
+    fn address() -> KernelAddress {
+        let pair = |number| PairAddress {
             device: "rxeA:1".into(),
             numbers: vec![number],
             first_packet: 7,
@@ -601,7 +606,7 @@ mod tests {
             peer: 3,
             cm: None,
         };
-        KernelCard {
+        KernelAddress {
             pairs: vec![pair(17), pair(18)],
             lanes: vec![(40, 1000), (41, 1001)],
         }
@@ -609,35 +614,35 @@ mod tests {
 
     #[test]
     fn a_card_is_read_as_it_was_written_and_lanes_pass_for_queue_pairs() {
-        let read = KernelCard::parse(&EndpointAddress::encode(&card()), 3, 2).unwrap();
-        assert_eq!(read, card());
+        let read = KernelAddress::parse(&EndpointAddress::encode(&address()), 3, 2).unwrap();
+        assert_eq!(read, address());
         let seen: Vec<(u32, u32, u32)> = read
             .as_pairs()
             .map(|pair| (pair.numbers[0], pair.first_packet, pair.mtu))
             .collect();
         assert_eq!(seen, [(40, 1000, 4096), (41, 1001, 4096)]);
-        let target = KernelCard {
+        let target = KernelAddress {
             lanes: Vec::new(),
-            ..card()
+            ..address()
         };
-        let read = KernelCard::parse(&EndpointAddress::encode(&target), 3, 2).unwrap();
+        let read = KernelAddress::parse(&EndpointAddress::encode(&target), 3, 2).unwrap();
         assert_eq!(read.as_pairs().count(), 0);
     }
 
     #[test]
     fn a_card_that_does_not_fit_is_refused() {
-        let refused = |card: &KernelCard, own, pairs| {
-            KernelCard::parse(&EndpointAddress::encode(card), own, pairs).unwrap_err()
+        let refused = |address: &KernelAddress, own, pairs| {
+            KernelAddress::parse(&EndpointAddress::encode(address), own, pairs).unwrap_err()
         };
-        assert!(refused(&card(), 4, 2).contains("does not expect"));
-        assert!(refused(&card(), 3, 1).contains("2 queue pairs"));
-        let mut few = card();
+        assert!(refused(&address(), 4, 2).contains("does not expect"));
+        assert!(refused(&address(), 3, 1).contains("2 queue pairs"));
+        let mut few = address();
         few.lanes.pop();
         assert!(refused(&few, 3, 2).contains("queue pairs"));
-        let mut nameless = card();
+        let mut nameless = address();
         nameless.pairs[1].numbers.clear();
         assert!(refused(&nameless, 3, 2).contains("one number each"));
-        let garbage = KernelCard::parse(&EndpointAddress(b"{}".to_vec()), 3, 2).unwrap_err();
+        let garbage = KernelAddress::parse(&EndpointAddress(b"{}".to_vec()), 3, 2).unwrap_err();
         assert!(garbage.contains("cannot decode the peer's address"));
     }
 }

@@ -11,13 +11,13 @@ use tonnage_sys::verbs::{
 };
 use tonnage_units::{Error, Result};
 
-use super::cm_private::CmCard;
+use super::cm_private::CmAddress;
 use super::send_queue::SendQueue;
 use super::worker::Worker;
 
 impl Worker {
     /// Creates the queue pairs to a peer. Returns the endpoint address that contains their numbers.
-    pub(super) fn card(&mut self, rank: u32) -> Result<EndpointAddress> {
+    pub(super) fn address_for(&mut self, rank: u32) -> Result<EndpointAddress> {
         let port = Arc::clone(&self.port);
         let about = |why| {
             let at = port.in_words();
@@ -46,7 +46,7 @@ impl Worker {
         pairs.messages = places.last().copied().unwrap_or(one_sided);
         pairs.first_packet = first_packet(rank);
         let numbers = places.iter().map(|&place| self.peers.pair(place).number);
-        let card = PairCard {
+        let address = PairAddress {
             device: port.in_words(),
             numbers: numbers.collect(),
             first_packet: pairs.first_packet,
@@ -58,10 +58,10 @@ impl Worker {
             reads_as_initiator: port.reads(),
             mailbox: self.memories.mailbox(&self.queues)?,
             peer: rank,
-            cm: self.card_by_cm(rank)?,
+            cm: self.cm_address(rank)?,
         };
         self.peers.add(pairs);
-        Ok(EndpointAddress::encode(&card))
+        Ok(EndpointAddress::encode(&address))
     }
 
     /// Wraps a new queue pair.
@@ -90,22 +90,22 @@ impl Worker {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
             |why: String| Error::Failed(format!("verbs:rc between ranks {own} and {rank}: {why}"));
-        let card: PairCard = serde_json::from_slice(&neighbor.card.0)
+        let address: PairAddress = serde_json::from_slice(&neighbor.address.0)
             .map_err(|error| failed(format!("cannot decode the peer's address ({error})")))?;
-        if card.peer != own {
+        if address.peer != own {
             return Err(failed("the peer does not expect this rank".into()));
         }
         let at = self.peers.unconnected(rank).map_err(failed)?;
         let path = self
-            .path(&card, self.peers.at(at).first_packet)
+            .path(&address, self.peers.at(at).first_packet)
             .map_err(failed)?;
         let places = self.peers.at(at).places();
-        if places.len() != card.numbers.len() {
+        if places.len() != address.numbers.len() {
             return Err(failed(
                 "only one of them needs a queue pair for messages".into(),
             ));
         }
-        for (&place, &number) in places.iter().zip(&card.numbers) {
+        for (&place, &number) in places.iter().zip(&address.numbers) {
             self.fill_with_receives(place)
                 .map_err(|why| failed(why.into()))?;
             let own_number = self.peers.pair(place).number;
@@ -116,18 +116,18 @@ impl Worker {
             };
             let handle = self.peers.pair(place).handle;
             let connected = if self.cm.is_some() {
-                self.begin_by_cm(at, place, path, &card)
+                self.begin_by_cm(at, place, path, &address)
             } else {
                 (self.queues.connect(handle, &path, self.port.asked.patience)).map_err(String::from)
             };
             connected.map_err(|why| {
-                let ends = self.port.both_ends(&card.device);
+                let ends = self.port.both_ends(&address.device);
                 failed(format!("{why}; {ends}"))
             })?;
         }
-        let mailbox = card.mailbox.keyed().map_err(failed)?;
+        let mailbox = address.mailbox.keyed().map_err(failed)?;
         let peer = self.peers.at_mut(at);
-        peer.device = card.device;
+        peer.device = address.device;
         peer.mailbox = Some(mailbox);
         peer.mtu = path.mtu;
         peer.is_connected = true;
@@ -137,18 +137,18 @@ impl Worker {
     }
 
     /// Returns the path to a peer. The caller adds the queue pair number and the flow label.
-    fn path(&self, card: &PairCard, first_packet: u32) -> Result<PathTo, String> {
+    fn path(&self, address: &PairAddress, first_packet: u32) -> Result<PathTo, String> {
         let port = &self.port;
-        let gids = port.gids_with(card.over_ethernet, card.gid, &card.device)?;
+        let gids = port.gids_with(address.over_ethernet, address.gid, &address.device)?;
         let reads_in = port.limits.reads_as_target;
         Ok(PathTo {
             first_packet_out: first_packet,
-            first_packet_in: card.first_packet,
-            mtu: port.mtu().min(card.mtu),
+            first_packet_in: address.first_packet,
+            mtu: port.mtu().min(address.mtu),
             gids,
-            lid: card.lid,
-            reads_out: port.reads().min(card.reads_as_target).max(1),
-            reads_in: reads_in.min(card.reads_as_initiator).max(1),
+            lid: address.lid,
+            reads_out: port.reads().min(address.reads_as_target).max(1),
+            reads_in: reads_in.min(address.reads_as_initiator).max(1),
             ..port.path()
         })
     }
@@ -371,7 +371,7 @@ impl FarBytes {
 
 /// Endpoint address of a worker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct PairCard {
+pub(super) struct PairAddress {
     /// Description of device and port.
     pub(super) device: String,
     /// Queue pair numbers: for one-sided verbs, and for messages if they have another queue pair.
@@ -390,5 +390,5 @@ pub(super) struct PairCard {
     pub(super) peer: u32,
     /// The rdma_cm part; `None` if rdma_cm is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) cm: Option<CmCard>,
+    pub(super) cm: Option<CmAddress>,
 }

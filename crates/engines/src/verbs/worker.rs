@@ -244,11 +244,11 @@ impl Engine for Worker {
     }
 
     fn endpoint_addresses(&mut self, peers: &[u32]) -> Result<Vec<EndpointAddress>> {
-        let card = |&peer: &u32| match self.port.asked.transport {
-            VerbsTransport::Rc | VerbsTransport::Kernel => self.card(peer),
-            VerbsTransport::Dc => self.target_card(peer),
+        let address = |&peer: &u32| match self.port.asked.transport {
+            VerbsTransport::Rc | VerbsTransport::Kernel => self.address_for(peer),
+            VerbsTransport::Dc => self.target_address(peer),
         };
-        peers.iter().map(card).collect()
+        peers.iter().map(address).collect()
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {

@@ -81,13 +81,13 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
         .unwrap();
     let region = engine.register(&memory).unwrap();
     let peer = 1 - rank;
-    let card = engine.endpoint_addresses(&[peer]).unwrap().remove(0);
+    let address = engine.endpoint_addresses(&[peer]).unwrap().remove(0);
     let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
-    let told = serde_json::to_string(&(card.0, region.descriptor.0.clone())).unwrap();
+    let told = serde_json::to_string(&(address.0, region.descriptor.0.clone())).unwrap();
     writeln!(&socket, "{told}").unwrap();
     let told = lines.next().unwrap().unwrap();
-    let (card, remote): (Vec<u8>, Vec<u8>) = serde_json::from_str(&told).unwrap();
-    let neighbor = PeerEndpoint::same_container(peer, EndpointAddress(card));
+    let (address, remote): (Vec<u8>, Vec<u8>) = serde_json::from_str(&told).unwrap();
+    let neighbor = PeerEndpoint::same_container(peer, EndpointAddress(address));
     engine.connect(&[neighbor]).unwrap();
     engine.meet(&|| false).unwrap();
     IpcSide {

@@ -41,15 +41,15 @@ fn side(rank: u32, memory: Arc<dyn Memory>) -> Side {
 fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
     let [one, other] = memories;
     let mut sides = [side(0, one), side(1, other)];
-    let cards = [0, 1].map(|at| {
+    let addresses = [0, 1].map(|at| {
         sides[at]
             .engine
             .endpoint_addresses(&[1 - at as u32])
             .unwrap()
             .remove(0)
     });
-    for (at, card) in [(0, &cards[1]), (1, &cards[0])] {
-        let neighbor = PeerEndpoint::same_container(1 - at as u32, card.clone());
+    for (at, address) in [(0, &addresses[1]), (1, &addresses[0])] {
+        let neighbor = PeerEndpoint::same_container(1 - at as u32, address.clone());
         sides[at].engine.connect(&[neighbor]).unwrap();
     }
     // Both sides must take part in first contact at the same time.

@@ -64,11 +64,11 @@ fn side(rank: u32, device: &str, clock: Clock) -> Side {
 fn pair(devices: [&str; 2]) -> [Side; 2] {
     let clock = Clock::new();
     let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
-    let cards = [
+    let addresses = [
         target.engine.endpoint_addresses(&[1]),
         initiator.engine.endpoint_addresses(&[0]),
     ];
-    let [of_target, of_initiator] = cards.map(|cards| cards.unwrap().remove(0));
+    let [of_target, of_initiator] = addresses.map(|addresses| addresses.unwrap().remove(0));
     let to_initiator = PeerEndpoint::same_container(1, of_initiator);
     target.engine.connect(&[to_initiator]).unwrap();
     let to_target = PeerEndpoint::same_container(0, of_target);

@@ -120,7 +120,7 @@ impl CallPosition {
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptParts<'a> {
     /// Position of this rank in the calling group. Steps name ranks by their index in the group.
-    pub seat: CallPosition,
+    pub position: CallPosition,
     /// The stream that the calls belong to.
     pub stream: CallStream,
     /// The shape of the call.
@@ -136,7 +136,7 @@ pub struct ScriptParts<'a> {
 impl ScriptParts<'_> {
     /// Resolves the lane and the locations of a step.
     fn resolve_step(&self, step: &Step) -> Result<ResolvedStep> {
-        let own = |place| self.resolve_place(place, self.seat.place);
+        let own = |place| self.resolve_place(place, self.position.place);
         Ok(match *step {
             Step::Put {
                 peer,
@@ -159,7 +159,7 @@ impl ScriptParts<'_> {
             },
             Step::Claim { peer } => ResolvedStep::Claim {
                 place: self.place(peer)? as u32,
-                peer: self.seat.rank(peer),
+                peer: self.position.rank(peer),
             },
             Step::Fold { from, to, elements } => ResolvedStep::Work(LocalWork::Fold {
                 from: own(from),
@@ -191,7 +191,7 @@ impl ScriptParts<'_> {
 
     /// Converts a peer's index in the group to its index in `lanes`.
     fn place(&self, number: u32) -> Result<usize> {
-        let peer: Peer = self.seat.rank(number);
+        let peer: Peer = self.position.rank(number);
         let known = self.lanes.binary_search_by_key(&peer, |(rank, _)| *rank);
         known.map_err(|_| Error::Failed(format!("there is no lane to rank {peer}")))
     }
@@ -229,7 +229,7 @@ impl Script {
         let none = || Error::Failed("a call without ranks".into());
         Ok(Self {
             moves: moves.collect::<Result<_>>()?,
-            rank: parts.seat.rank(parts.seat.place),
+            rank: parts.position.rank(parts.position.place),
             ranks: NonZeroU32::new(ranks).ok_or_else(none)?,
             stream: parts.stream,
             op,

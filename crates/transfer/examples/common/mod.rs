@@ -53,7 +53,7 @@ impl Side {
         ];
 
         let mut second = None;
-        let [card, remote] = if is_second {
+        let [address, remote] = if is_second {
             told.iter().for_each(|line| println!("{line}"));
             two_lines(std::io::stdin().lock())?
         } else {
@@ -68,7 +68,7 @@ impl Side {
             second = Some(child);
             two_lines(BufReader::new(output))?
         };
-        endpoint.connect(&[PeerAddress::decode(&card)?], TIMEOUT)?;
+        endpoint.connect(&[PeerAddress::decode(&address)?], TIMEOUT)?;
         Ok(Self {
             endpoint,
             memory,

@@ -22,8 +22,8 @@ fn a_wrong_card_leaves_the_others_unconnected() {
     let (endpoint, remote) = mock::endpoint(4);
     let mut wrong = address_from(9);
     wrong.to = 3;
-    let cards = [address_from(8), wrong];
-    let error = endpoint.connect(&cards, SOON).unwrap_err();
+    let addresses = [address_from(8), wrong];
+    let error = endpoint.connect(&addresses, SOON).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::Usage);
     assert_eq!(connected(&remote), PEERS);
     let twice = [address_from(8), address_from(8)];
@@ -35,11 +35,14 @@ fn a_wrong_card_leaves_the_others_unconnected() {
 fn a_peer_is_connected_once_although_another_cannot_be_reached() {
     let (endpoint, remote) = mock::endpoint(4);
     remote.lock().unreachable.push(9);
-    let cards = [address_from(8), address_from(9)];
-    assert_eq!(endpoint.connect(&cards, SOON).unwrap_err().peer(), Some(9));
-    endpoint.connect(&cards[..1], SOON).unwrap();
+    let addresses = [address_from(8), address_from(9)];
+    assert_eq!(
+        endpoint.connect(&addresses, SOON).unwrap_err().peer(),
+        Some(9)
+    );
+    endpoint.connect(&addresses[..1], SOON).unwrap();
     remote.lock().unreachable.clear();
-    endpoint.connect(&cards[1..], SOON).unwrap();
+    endpoint.connect(&addresses[1..], SOON).unwrap();
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
     assert_eq!(connected(&remote), [PEERS[0], PEERS[1], 8, 9]);
 }
@@ -70,10 +73,10 @@ fn a_peer_that_ends_before_first_contact_is_not_waited_for() {
     let (endpoint, remote) = mock::endpoint(4);
     remote.lock().never_meets = true;
     let mut child = Command::new("sleep").arg("0.1").spawn().unwrap();
-    let mut card = address_from(9);
-    card.place = ProcessPlace::for_process(child.id());
+    let mut address = address_from(9);
+    address.place = ProcessPlace::for_process(child.id());
     let begin = Instant::now();
-    let error = endpoint.connect(&[card], LONG).unwrap_err();
+    let error = endpoint.connect(&[address], LONG).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::PeerLost);
     assert_eq!(
         (error.operation(), error.peer()),
@@ -88,9 +91,9 @@ fn operations_of_a_peer_before_its_end_are_not_lost() {
     let (endpoint, remote) = mock::endpoint(4);
     let memory = endpoint.allocate("small", BYTES).unwrap();
     let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-    let mut card = address_from(9);
-    card.place = ProcessPlace::for_process(child.id());
-    endpoint.connect(&[card], SOON).unwrap();
+    let mut address = address_from(9);
+    address.place = ProcessPlace::for_process(child.id());
+    endpoint.connect(&[address], SOON).unwrap();
     for peer in PEERS {
         endpoint.cell().borrow().lose_peer(peer);
     }

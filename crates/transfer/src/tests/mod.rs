@@ -310,15 +310,15 @@ fn guarantees_that_the_engine_lacks_are_refused() {
 }
 
 #[test]
-fn cards_of_other_endpoints_are_refused() {
+fn addresses_of_other_endpoints_are_refused() {
     let (endpoint, _remote) = mock::endpoint(1);
     let refused = |change: fn(&mut crate::PeerAddress)| {
-        let mut card = mock::address_from(9);
-        change(&mut card);
-        endpoint.connect(&[card], SOON).unwrap_err().to_string()
+        let mut address = mock::address_from(9);
+        change(&mut address);
+        endpoint.connect(&[address], SOON).unwrap_err().to_string()
     };
-    assert!(refused(|card| card.to = 3).contains("is for endpoint 3"));
-    assert!(refused(|card| card.engine = "shm".into()).contains("uses engine shm"));
-    assert!(refused(|card| card.from = PEERS[0]).contains("already"));
-    assert!(refused(|card| card.from = mock::ME).contains("this is endpoint 0"));
+    assert!(refused(|address| address.to = 3).contains("is for endpoint 3"));
+    assert!(refused(|address| address.engine = "shm".into()).contains("uses engine shm"));
+    assert!(refused(|address| address.from = PEERS[0]).contains("already"));
+    assert!(refused(|address| address.from = mock::ME).contains("this is endpoint 0"));
 }

@@ -81,13 +81,13 @@ fn connected(engine: &str, id: u32, socket: UnixStream) -> Side {
     let endpoint = open(engine, id);
     let memory = endpoint.allocate("host", BYTES).unwrap();
     let mut writer = socket.try_clone().unwrap();
-    let card = endpoint.address_for(1 - id).unwrap().encode();
-    writeln!(writer, "{card}\n{}", memory.remote().encode()).unwrap();
+    let address = endpoint.address_for(1 - id).unwrap().encode();
+    writeln!(writer, "{address}\n{}", memory.remote().encode()).unwrap();
     let mut lines = BufReader::new(socket).lines();
     let mut next = || lines.next().unwrap().unwrap();
-    let card = PeerAddress::decode(&next()).unwrap();
+    let address = PeerAddress::decode(&next()).unwrap();
     let remote = RemoteMemory::decode(&next()).unwrap();
-    endpoint.connect(&[card], TIMEOUT).unwrap();
+    endpoint.connect(&[address], TIMEOUT).unwrap();
     Side {
         memory,
         remote,

@@ -74,7 +74,7 @@ pub(super) fn connect_all(
         Listeners::open(&places).map(Some)
     };
     let listeners = all_or_none(rank, "listen for socket streams", listeners)?;
-    let cards = exchange_addresses(rank, listeners.as_ref(), &expected)?;
+    let addresses = exchange_addresses(rank, listeners.as_ref(), &expected)?;
     // Each clock has an uncertain offset from rank 0's clock. Between two ranks, both uncertainties add up.
     let uncertainty_ns = ReduceMax(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
@@ -103,7 +103,7 @@ pub(super) fn connect_all(
             Ok(taking) => taking,
             Err(error) => return (Err(error), Ok((Vec::new(), 0))),
         };
-        let connected = participants.connect(targets, &cards, sources);
+        let connected = participants.connect(targets, &addresses, sources);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
     });
@@ -137,12 +137,12 @@ fn exchange_addresses(
     let messages = match listeners {
         None => Vec::new(),
         Some(listeners) => {
-            let card = pack(&StreamAddress {
+            let address = pack(&StreamAddress {
                 listens: listeners.addresses.clone(),
                 token: listeners.token,
             })?;
             let to = initiators.iter();
-            to.map(|&to| (to, card.clone())).collect()
+            to.map(|&to| (to, address.clone())).collect()
         }
     };
     let replies = rank.exchange("addresses of socket streams", messages, DEADLINES.step)?;
@@ -220,7 +220,7 @@ impl Participants<'_> {
     fn connect(
         &self,
         targets: &[u32],
-        cards: &BTreeMap<u32, StreamAddress>,
+        addresses: &BTreeMap<u32, StreamAddress>,
         sources: &[Option<IpAddr>],
     ) -> Result<(Vec<(u32, Stream)>, u64)> {
         let mut streams = Vec::with_capacity(targets.len() * sources.len());
@@ -229,9 +229,9 @@ impl Participants<'_> {
             let mut fastest: Option<Duration> = None;
             for worker in self.lanes.between(self.me, target) {
                 let source = sources.get(worker as usize).copied().flatten();
-                let card = cards.get(&target);
-                let place = card.and_then(|card| card.listens.get(worker as usize));
-                let (Some(card), Some(&address)) = (card, place) else {
+                let peer = addresses.get(&target);
+                let place = peer.and_then(|peer| peer.listens.get(worker as usize));
+                let (Some(peer), Some(&address)) = (peer, place) else {
                     return Err(Error::Failed(format!(
                         "{} does not listen for socket streams of thread {worker}",
                         self.name(target)
@@ -243,7 +243,7 @@ impl Participants<'_> {
                         let took = since.elapsed();
                         fastest = Some(fastest.map_or(took, |fastest| fastest.min(took)));
                         socket.set_write_timeout(Some(GREETING_TIMEOUT))?;
-                        socket.write_all(&greeting(&card.token, self.me, worker))?;
+                        socket.write_all(&greeting(&peer.token, self.me, worker))?;
                         Ok(socket)
                     })
                     .map_err(|error| self.unreachable_error(target, address, error))?;

@@ -292,9 +292,9 @@ impl BackendTurn<'_, '_, '_> {
     /// Returns the group of this rank; `None` if all ranks form one group.
     fn rank_group(&self) -> Option<RankGroup> {
         let grouping = self.point.grouping();
-        let seat = grouping.position(self.stage.rank.id());
-        let turn = u64::from(seat.group) + 1;
-        (grouping.count() > 1).then(|| RankGroup::new(turn, seat.members()))
+        let position = grouping.position(self.stage.rank.id());
+        let turn = u64::from(position.group) + 1;
+        (grouping.count() > 1).then(|| RankGroup::new(turn, position.members()))
     }
 
     /// Reports the times of a trial's calls to the observer, for every call and every rank.

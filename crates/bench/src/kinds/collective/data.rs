@@ -26,13 +26,13 @@ impl RankData {
     pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
         let reduction = point.reduction.unwrap_or(Reduction::Sum);
         let grouping = point.grouping();
-        let seat = grouping.position(rank);
+        let position = grouping.position(rank);
         // Each group has its own seed, so that data of another group are detected as wrong.
-        let seed = point.seed ^ u64::from(seat.group) << 32;
+        let seed = point.seed ^ u64::from(position.group) << 32;
         Ok(Self {
             data: Data::new(&point.shape(), reduction, seed, 0)?,
-            place: seat.place,
-            group: (grouping.count() > 1).then_some((grouping, seat.group)),
+            place: position.place,
+            group: (grouping.count() > 1).then_some((grouping, position.group)),
             in_place,
         })
     }

@@ -51,7 +51,7 @@ pub struct OpenBackend {
 #[derive(Default)]
 pub struct CollectiveCalls {
     /// Algorithms that native backends have chosen so far.
-    ways: KnownAlgorithms,
+    known: KnownAlgorithms,
 }
 
 impl Kind for CollectiveCalls {
@@ -85,7 +85,7 @@ impl Kind for CollectiveCalls {
         let names = points.first().map_or(&[][..], |first| &first.backends);
         let mut all = Vec::with_capacity(names.len());
         for name in names {
-            let backend = match open_one(name, points, &self.ways, stage) {
+            let backend = match open_one(name, points, &self.known, stage) {
                 Ok(backend) => Ok(backend),
                 Err(error) => match StepFailure::from_agreed(stage.rank, error) {
                     StepFailure::Point(error) => Err(outcome(&error)),
@@ -129,7 +129,7 @@ impl Kind for CollectiveCalls {
 fn open_one(
     name: &str,
     points: &[&CollectivePoint],
-    ways: &KnownAlgorithms,
+    known: &KnownAlgorithms,
     stage: &mut Stage<'_>,
 ) -> Result<Box<dyn Backend>> {
     let (entry, variant) = tonnage_engine::backend::find(stage.settings.lists.backends, name)?;
@@ -140,7 +140,7 @@ fn open_one(
     match entry.variant {
         BackendVariant::Engine => {
             let open = OpenNative::open(variant, points, stage)?;
-            Ok(Box::new(NativeBackend::new(open, ways, stage)))
+            Ok(Box::new(NativeBackend::new(open, known, stage)))
         }
         BackendVariant::OneOf(variants) => {
             let torch = TorchBackend::from_variant(variants, variant)?;

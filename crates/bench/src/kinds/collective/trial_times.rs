@@ -104,9 +104,9 @@ pub fn combine(
     let (id, offset_ns) = (rank.id(), rank.clock_offset().offset_ns);
     for block in spans.chunks(BLOCK) {
         let mine = IterationTimes::from_spans(block, id, offset_ns);
-        if let Some(circle) = group {
+        if let Some(group) = group {
             let what = "times of a group";
-            let (_, merged) = rank.reduce_and_align_start(circle, what, &mine, DEADLINES.step)?;
+            let (_, merged) = rank.reduce_and_align_start(group, what, &mine, DEADLINES.step)?;
             all.group.get_or_insert_default().add(&merged);
         }
         let merged = rank.reduce("times of iterations", mine, DEADLINES.step)?;

@@ -23,7 +23,7 @@ pub struct OpenDevices {
     devices: Devices,
     /// Domain and memory of each worker, and the CPU that the worker is pinned to. Before
     /// [`OpenDevices::allocate_all_workers`], there is only the first worker.
-    seats: Vec<(UnopenedWorker, Option<u32>)>,
+    workers: Vec<(UnopenedWorker, Option<u32>)>,
     /// The ranks that each worker connects to, and the ranks that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
     /// True if the engine moves bytes, so that both ends can observe a connection.
@@ -65,7 +65,7 @@ impl OpenDevices {
         devices.check_used(rank, requirements.workers)?;
         let mut opened = Self {
             devices,
-            seats: Vec::new(),
+            workers: Vec::new(),
             ends,
             moves_bytes: requirements.entry.moves_bytes,
             unused: Descriptors::count(),
@@ -81,16 +81,16 @@ impl OpenDevices {
         stage: &Stage<'_>,
     ) -> Result<()> {
         let (rank, settings, host) = (&*stage.rank, stage.settings, stage.host);
-        let index = self.seats.len();
+        let index = self.workers.len();
         let cpu = self.devices.placement.cpus.get(index).copied().flatten();
-        let seat = requirements.prepare_worker(
+        let worker = requirements.prepare_worker(
             &self.devices,
             (index as u32, cpu),
             rank,
             settings,
             host,
         )?;
-        self.seats.push((seat, cpu));
+        self.workers.push((worker, cpu));
         Ok(())
     }
 
@@ -110,8 +110,8 @@ impl OpenDevices {
         }
         let requirements = requirements(point, &self.ends, stage.settings)?;
         let workers = point.threads as usize;
-        while self.seats.len() < workers {
-            let capacity = Capacity::new(workers, self.seats.len(), point.register_bytes);
+        while self.workers.len() < workers {
+            let capacity = Capacity::new(workers, self.workers.len(), point.register_bytes);
             let seated = self.allocate_next_worker(&requirements, stage);
             let refusals = seated.err().map(WorkerRefusal::from).into_iter().collect();
             capacity.explain(refusals).map_or(Ok(()), Err)?;
@@ -134,7 +134,7 @@ impl OpenDevices {
         let mut engine = self.devices.report();
         engine.facts = std::mem::take(&mut engine.facts)
             .with_optional_fact("first_byte", verb.map(Verb::name));
-        let memories = self.seats.iter().map(|(seat, _)| &seat.memory);
+        let memories = self.workers.iter().map(|(worker, _)| &worker.memory);
         let mine = Effective {
             engine,
             memory: reports(memories).into(),
@@ -165,19 +165,19 @@ impl OpenDevices {
 
     /// Returns the workers of this rank that have memory, each with its CPU. They have not set up anything yet.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(ConnectWorker, Option<u32>)> {
-        let seats = self.seats.iter();
-        let worker = |(seat, cpu): &(UnopenedWorker, Option<u32>)| {
+        let workers = self.workers.iter();
+        let worker = |(worker, cpu): &(UnopenedWorker, Option<u32>)| {
             let worker = ConnectWorker::new(
-                Arc::clone(&seat.domain),
-                Arc::clone(&seat.memory),
-                seat.config.clone(),
+                Arc::clone(&worker.domain),
+                Arc::clone(&worker.memory),
+                worker.config.clone(),
                 self.ends.clone(),
                 self.moves_bytes,
                 Arc::clone(stopped),
             );
             (worker, *cpu)
         };
-        seats.map(worker).collect()
+        workers.map(worker).collect()
     }
 }
 

@@ -265,18 +265,18 @@ impl ConnectWorker {
         self.region = Some(region.id);
         self.step(Step::Register);
         let peers = self.ends.peers();
-        let cards = self.engine()?.endpoint_addresses(&peers)?;
+        let addresses = self.engine()?.endpoint_addresses(&peers)?;
         // Parts of an endpoint address, such as queue pairs, are created here, and count for the connection step.
         self.step(Step::Connect);
-        let introduce = |card| Introduction {
-            card,
+        let introduce = |address| Introduction {
+            address,
             memory: region.descriptor.clone(),
             credits: None,
             messages: None,
         };
         Ok(peers
             .into_iter()
-            .zip(cards.into_iter().map(introduce))
+            .zip(addresses.into_iter().map(introduce))
             .collect())
     }
 

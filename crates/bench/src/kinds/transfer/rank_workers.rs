@@ -112,7 +112,7 @@ impl RankWorkers<'_, '_> {
     pub(super) fn exchange(
         &mut self,
         length: TrialLength,
-        circle: &RankGroup,
+        group: &RankGroup,
     ) -> Result<Vec<ExpectedOperations>> {
         const WHAT: &str = "end of a round";
         let deadline = Instant::now() + trial_deadline(length);
@@ -123,17 +123,17 @@ impl RankWorkers<'_, '_> {
         let is_needed =
             |point: &&TransferPoint| ExpectedOperations::is_needed(point, self.moves_bytes);
         if !points.iter().any(is_needed) {
-            let pending = self.rank.start_group_barrier(circle, WHAT)?;
+            let pending = self.rank.start_group_barrier(group, WHAT)?;
             self.serve_peers(deadline, |_| pending.is_done())?;
             self.rank.finish(pending, time_left(deadline))?;
             return Ok(vec![ExpectedOperations::default(); workers]);
         }
         let (rank, issued) = (self.rank.id(), self.state.issued());
-        let outgoing = reports::messages(&points, rank, &issued, circle)?;
-        let pending = self.rank.start_exchange(circle, WHAT, outgoing)?;
+        let outgoing = reports::messages(&points, rank, &issued, group)?;
+        let pending = self.rank.start_exchange(group, WHAT, outgoing)?;
         self.serve_peers(deadline, |_| pending.is_done())?;
         let incoming = self.rank.finish_exchange(pending, time_left(deadline))?;
-        let reports = IssuedReports::new(issued, circle.clone(), &incoming)?;
+        let reports = IssuedReports::new(issued, group.clone(), &incoming)?;
         let expected = points.into_iter().enumerate();
         expected
             .map(|(worker, point)| ExpectedOperations::new(point, rank, worker, &reports))

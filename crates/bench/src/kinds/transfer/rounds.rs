@@ -114,8 +114,8 @@ impl PointLeader<'_, '_> {
         }
         let start_ns = self.await_next_round(sequence, members, progress, deadline)?;
         if takes_part {
-            let circle = RankGroup::new(2 * progress.turn, members.iter().copied());
-            let (totals, expected) = self.drive_and_reduce(sequence, round, start_ns, &circle)?;
+            let group = RankGroup::new(2 * progress.turn, members.iter().copied());
+            let (totals, expected) = self.drive_and_reduce(sequence, round, start_ns, &group)?;
             for (all, later) in progress.expected.iter_mut().zip(&expected) {
                 all.add_round(later);
             }
@@ -140,12 +140,12 @@ impl PointLeader<'_, '_> {
         let mut all = [&progress.before, members].concat();
         all.sort_unstable();
         all.dedup();
-        let circle = RankGroup::new(2 * progress.turn - 1, all);
+        let group = RankGroup::new(2 * progress.turn - 1, all);
         let (last, none) = (progress.last.take(), TrialTotals::default());
         let mine = last.as_ref().map_or(&none, |last| &last.totals);
         let rank = &mut *self.workers.rank;
         let (start_ns, ended) =
-            rank.reduce_and_align_start(&circle, "start of a round", mine, deadline)?;
+            rank.reduce_and_align_start(&group, "start of a round", mine, deadline)?;
         if let Some(last) = last {
             let ended = ended.with_flush_time();
             self.sums
@@ -157,14 +157,14 @@ impl PointLeader<'_, '_> {
         Ok(start_ns)
     }
 
-    /// Drives one round of the ranks in the group `circle`, which includes this rank, and waits for the others. Returns
-    /// this rank's totals, and the operations that each of its workers should have seen.
+    /// Drives one round of the ranks in `group`, which includes this rank, and waits for the others. Returns this rank's
+    /// totals, and the operations that each of its workers should have seen.
     fn drive_and_reduce(
         &mut self,
         sequence: &RoundSequence,
         round: u32,
         start_ns: u64,
-        circle: &RankGroup,
+        group: &RankGroup,
     ) -> Result<(TrialTotals, Vec<ExpectedOperations>), StepFailure> {
         let (number, length) = (sequence.number, sequence.length);
         let schedule = Schedule {
@@ -186,7 +186,7 @@ impl PointLeader<'_, '_> {
             .begin(&schedule, workers.own.driver.clock(), &self.found.trials)?;
         let mut totals = workers.drive(&schedule)?;
         self.intervals.note_driven();
-        let expected = workers.exchange(length, circle)?;
+        let expected = workers.exchange(length, group)?;
         let reports = workers.finish(&schedule, &expected, &mut totals)?;
         if sequence.is_of_trial() {
             // Verification and the end of the round are in the counts, so they must be in the time too. The wait for

@@ -274,13 +274,13 @@ impl Engine for Worker {
     }
 
     fn endpoint_addresses(&mut self, peers: &[Peer]) -> Result<Vec<EndpointAddress>> {
-        let card = EndpointAddress(self.number.to_le_bytes().to_vec());
-        Ok(vec![card; peers.len()])
+        let address = EndpointAddress(self.number.to_le_bytes().to_vec());
+        Ok(vec![address; peers.len()])
     }
 
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()> {
-        for PeerEndpoint { peer, card, .. } in peers {
-            let inbox = lock(&INBOXES).get(&number_of(&card.0)?).cloned();
+        for PeerEndpoint { peer, address, .. } in peers {
+            let inbox = lock(&INBOXES).get(&number_of(&address.0)?).cloned();
             let inbox = inbox.ok_or_else(|| unknown("a peer"))?;
             self.peers.insert(*peer, inbox);
         }

@@ -85,11 +85,11 @@ fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
         ..Request::default()
     });
     let region = worker.register(&memory.unwrap()).unwrap();
-    let cards = worker.endpoint_addresses(&[1, 2]).unwrap();
+    let addresses = worker.endpoint_addresses(&[1, 2]).unwrap();
     // The peers' addresses are the worker's own.
-    let peers = [1, 2].into_iter().zip(cards);
+    let peers = [1, 2].into_iter().zip(addresses);
     let peers: Vec<_> = peers
-        .map(|(peer, card)| PeerEndpoint::same_container(peer, card))
+        .map(|(peer, address)| PeerEndpoint::same_container(peer, address))
         .collect();
     worker.connect(&peers).unwrap();
     Bench {
@@ -114,8 +114,12 @@ impl Drop for Bench {
                     assert_eq!(lane.remote.0, [first as u8]);
                 }
             }
-            let cards = script.connected.iter().map(|neighbor| &neighbor.card);
-            assert!(cards.into_iter().all(|card| card.0[0] == first as u8));
+            let addresses = script.connected.iter().map(|neighbor| &neighbor.address);
+            assert!(
+                addresses
+                    .into_iter()
+                    .all(|address| address.0[0] == first as u8)
+            );
         }
     }
 }

@@ -11,15 +11,15 @@ fn other_versions_and_providers_are_refused_with_both_named() {
     let none = EngineOptions::new();
     let mut own = side("tcp", &none, 0, &[1]);
     let mut other = side("tcp", &none, 1, &[0]);
-    own.card(1);
-    let card = other.card(0);
+    own.address_for(1);
+    let address = other.address_for(0);
     let altered = |key: &str, value: &str| {
-        let mut card: Value = serde_json::from_slice(&card.0).unwrap();
-        card[key] = value.into();
-        EndpointAddress(serde_json::to_vec(&card).unwrap())
+        let mut address: Value = serde_json::from_slice(&address.0).unwrap();
+        address[key] = value.into();
+        EndpointAddress(serde_json::to_vec(&address).unwrap())
     };
-    let mut refused = |card: EndpointAddress| {
-        let neighbor = PeerEndpoint::same_container(1, card);
+    let mut refused = |address: EndpointAddress| {
+        let neighbor = PeerEndpoint::same_container(1, address);
         own.engine.connect(&[neighbor]).unwrap_err().to_string()
     };
     let version = refused(altered("libfabric", "9.9"));

@@ -16,8 +16,8 @@ fn arrivals_during_first_contact_are_reported_after_it() {
             side(provider, &none, 1, &[0]),
             side(provider, &none, 2, &[0]),
         ];
-        let cards = introduced(&mut sides);
-        for (side, peers) in sides.iter_mut().zip(cards) {
+        let addresses = introduced(&mut sides);
+        for (side, peers) in sides.iter_mut().zip(addresses) {
             side.engine.connect(&peers).unwrap();
         }
         let [first, early, late] = &mut sides;

@@ -63,7 +63,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn card(&mut self, peer: u32) -> EndpointAddress {
+    pub(super) fn address_for(&mut self, peer: u32) -> EndpointAddress {
         self.engine.endpoint_addresses(&[peer]).unwrap().remove(0)
     }
 
@@ -122,7 +122,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
     let mut all = Vec::new();
     for index in 0..sides.len() {
         let (rank, peers) = (sides[index].rank, sides[index].peers.clone());
-        let mut cards = Vec::new();
+        let mut addresses = Vec::new();
         for peer in peers {
             let descriptor = sides[place(peer)].region.descriptor.clone();
             sides[index].far.push((peer, descriptor));
@@ -133,10 +133,10 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<PeerEndpoint>> {
                 .endpoint_addresses(&wanted)
                 .unwrap();
             let mut made = wanted.into_iter().zip(made);
-            let (_, card) = made.find(|(for_rank, _)| *for_rank == rank).unwrap();
-            cards.push(PeerEndpoint::same_container(peer, card));
+            let (_, address) = made.find(|(for_rank, _)| *for_rank == rank).unwrap();
+            addresses.push(PeerEndpoint::same_container(peer, address));
         }
-        all.push(cards);
+        all.push(addresses);
     }
     all
 }

@@ -235,9 +235,9 @@ mod tests {
             all.sort_unstable();
             assert_eq!(all, (0..ranks).collect::<Vec<_>>());
             for rank in 0..ranks {
-                let seat = grouping.position(rank);
-                assert_eq!(seat.rank(seat.place), rank, "{groups}");
-                assert!(seat.members().any(|it| it == rank));
+                let position = grouping.position(rank);
+                assert_eq!(position.rank(position.place), rank, "{groups}");
+                assert!(position.members().any(|it| it == rank));
             }
         }
     }

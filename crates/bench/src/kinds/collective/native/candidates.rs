@@ -58,7 +58,7 @@ impl KnownAlgorithms {
         let known = self.0.borrow();
         let mut known = known.iter();
         let found = known.find(|(name, other, _)| name == engine && *other == point);
-        found.map(|(_, _, ways)| ways.clone())
+        found.map(|(_, _, candidates)| candidates.clone())
     }
 
     /// Keeps the fastest of the candidates that competed. If there are results for the same calls already, they stay.
@@ -70,7 +70,7 @@ impl KnownAlgorithms {
         let best = tried
             .into_iter()
             .take(BEST_KEPT)
-            .map(|(_, way)| way)
+            .map(|(_, candidate)| candidate)
             .collect();
         let known = (engine.to_owned(), without_label(point), best);
         self.0.borrow_mut().push(known);
@@ -109,11 +109,11 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
     // The device's limit may make several message sizes equal. Equal candidates are adjacent, and duplicates are
     // removed.
     let with_chunks = |algorithm| {
-        let way = move |&chunk_bytes: &u64| Candidate {
+        let candidate = move |&chunk_bytes: &u64| Candidate {
             algorithm,
             chunk_bytes: chunk_bytes.min(message_bytes_max),
         };
-        chunks.iter().map(way)
+        chunks.iter().map(candidate)
     };
     let mut all: Vec<Candidate> = algorithms.into_iter().flat_map(with_chunks).collect();
     all.dedup();

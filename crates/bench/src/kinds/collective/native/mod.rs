@@ -48,7 +48,7 @@ pub struct NativeBackend {
     state: CallState,
     stop: Arc<AtomicBool>,
     clock: Clock,
-    ways: KnownAlgorithms,
+    known: KnownAlgorithms,
     /// The point that is prepared, if any.
     ready: Option<PreparedPoint>,
 }
@@ -64,13 +64,13 @@ struct PreparedPoint {
 
 impl NativeBackend {
     /// Wraps an open engine.
-    pub fn new(open: OpenNative, ways: &KnownAlgorithms, stage: &Stage<'_>) -> Self {
+    pub fn new(open: OpenNative, known: &KnownAlgorithms, stage: &Stage<'_>) -> Self {
         Self {
             state: CallState::new(&open.peers),
             open,
             stop: stage.rank.stop_flag(),
             clock: stage.settings.clock,
-            ways: ways.clone(),
+            known: known.clone(),
             ready: None,
         }
     }
@@ -79,13 +79,13 @@ impl NativeBackend {
         &self,
         stream: CallStream,
         point: &CollectivePoint,
-        way: Candidate,
+        candidate: Candidate,
     ) -> Result<Script> {
-        let seat = point.grouping().position(self.open.rank);
+        let position = point.grouping().position(self.open.rank);
         Script::new(
-            &way.program(point, seat.place)?,
+            &candidate.program(point, position.place)?,
             ScriptParts {
-                seat: call_position(seat),
+                position: call_position(position),
                 stream,
                 shape: point.shape(),
                 in_place: point.in_place,
@@ -96,14 +96,14 @@ impl NativeBackend {
     }
 
     fn prepare_point(&self, point: &CollectivePoint) -> Result<PreparedPoint> {
-        let candidates = match self.ways.find(&self.open.name, point) {
+        let candidates = match self.known.find(&self.open.name, point) {
             Some(known) => known,
             None => candidates(point, self.open.message_bytes_max()),
         };
         let none = || Error::Failed(format!("no algorithm is left for {}", point.op));
         let first = *candidates.first().ok_or_else(none)?;
         let barrier = open::aligning_barrier(point);
-        let way = open::barrier_algorithm(&barrier);
+        let candidate = open::barrier_algorithm(&barrier);
         let (layout, arena) = (self.open.layout, &self.open.whole.arena);
         Ok(PreparedPoint {
             buffers: Buffers::new(
@@ -113,7 +113,7 @@ impl NativeBackend {
                 point.grouping().position(self.open.rank).place,
                 point.in_place,
             ),
-            barrier: self.script(CallStream::Aligning, &barrier, way)?,
+            barrier: self.script(CallStream::Aligning, &barrier, candidate)?,
             call: self.script(CallStream::Measured, point, first)?,
             candidates,
             point: point.clone(),
@@ -212,8 +212,8 @@ impl Backend for NativeBackend {
         let ready = self.ready.as_ref().ok_or_else(not_prepared_error)?;
         let (point, all) = (ready.point.clone(), ready.candidates.clone());
         let mut tried: Vec<(u64, Candidate)> = Vec::with_capacity(all.len());
-        for &way in &all {
-            let script = self.script(CallStream::Measured, &point, way)?;
+        for &candidate in &all {
+            let script = self.script(CallStream::Measured, &point, candidate)?;
             self.ready.as_mut().ok_or_else(not_prepared_error)?.call = script;
             let times = tried.iter().map(|(taken_ns, _)| *taken_ns);
             let best_ns = times.min().unwrap_or(u64::MAX);
@@ -221,19 +221,20 @@ impl Backend for NativeBackend {
                 1 => 0,
                 _ => self.shortest_call_ns(fill, best_ns, stage)?,
             };
-            tried.push((taken_ns, way));
+            tried.push((taken_ns, candidate));
         }
         let best = tried.iter().min_by_key(|(taken_ns, _)| *taken_ns);
-        let (_, way) = *best.ok_or_else(not_prepared_error)?;
+        let (_, candidate) = *best.ok_or_else(not_prepared_error)?;
         if all.len() > 1 {
-            self.ways.add(&self.open.name, &point, tried);
+            self.known.add(&self.open.name, &point, tried);
         }
-        let script = self.script(CallStream::Measured, &point, way)?;
+        let script = self.script(CallStream::Measured, &point, candidate)?;
         self.ready.as_mut().ok_or_else(not_prepared_error)?.call = script;
         let is_divided = point.shape().ranks > 1;
         Ok(Choice {
-            algorithm: is_divided.then_some(way.algorithm),
-            chunk_bytes: (is_divided && point.op != Collective::Barrier).then_some(way.chunk_bytes),
+            algorithm: is_divided.then_some(candidate.algorithm),
+            chunk_bytes: (is_divided && point.op != Collective::Barrier)
+                .then_some(candidate.chunk_bytes),
             ..Choice::default()
         })
     }

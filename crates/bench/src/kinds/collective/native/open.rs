@@ -84,13 +84,13 @@ fn peers_and_memory_needs(
         needs = needs.max(MemoryNeeds::for_shape(&point.shape(), point.in_place));
         let barrier = aligning_barrier(point);
         let own = candidates(point, MESSAGE_BYTES_MAX);
-        let ways = own.into_iter().map(|way| (*point, way));
-        for (point, way) in ways.chain([(&barrier, barrier_algorithm(&barrier))]) {
-            let seat = point.grouping().position(rank);
-            let program = way.program(point, seat.place)?;
+        let candidates = own.into_iter().map(|candidate| (*point, candidate));
+        for (point, candidate) in candidates.chain([(&barrier, barrier_algorithm(&barrier))]) {
+            let position = point.grouping().position(rank);
+            let program = candidate.program(point, position.place)?;
             needs.scratch = needs.scratch.max(program.scratch_bytes);
             let all = [program.puts_to(), program.gets_from];
-            peers.extend(all.into_iter().flatten().map(|place| seat.rank(place)));
+            peers.extend(all.into_iter().flatten().map(|place| position.rank(place)));
         }
     }
     Ok((peers, needs))

@@ -21,7 +21,7 @@ pub struct IssuedReports {
     /// Reports of other ranks, about their flows to this one.
     received: BTreeMap<u32, PeerReport>,
     /// The ranks that took part in the round.
-    circle: RankGroup,
+    group: RankGroup,
 }
 
 /// Returns the messages of `rank` to the members of a round's group to which it has flows. Worker `w` drives
@@ -30,7 +30,7 @@ pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
     issued: &[IssuedOperations],
-    circle: &RankGroup,
+    group: &RankGroup,
 ) -> Result<Vec<(u32, Vec<u8>)>> {
     let layouts = points.iter().map(|point| SliceLayout::new(point, rank));
     let layouts: Vec<_> = layouts.collect();
@@ -46,7 +46,7 @@ pub fn messages(
         .iter()
         .flat_map(|layout| layout.out.clone())
         .collect();
-    let targets = targets.into_iter().filter(|to| circle.contains(*to));
+    let targets = targets.into_iter().filter(|to| group.contains(*to));
     let outgoing = targets.map(|to| (to, to_one(to)));
     let outgoing = outgoing.filter(|(_, flows)| flows.iter().any(Option::is_some));
     outgoing
@@ -58,7 +58,7 @@ impl IssuedReports {
     /// Combines the reports of this rank's workers with the messages from other members of the round's group.
     pub fn new(
         own: Vec<IssuedOperations>,
-        circle: RankGroup,
+        group: RankGroup,
         received: &[(u32, Vec<u8>)],
     ) -> Result<Self> {
         let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
@@ -66,7 +66,7 @@ impl IssuedReports {
         Ok(Self {
             own,
             received,
-            circle,
+            group,
         })
     }
 
@@ -82,7 +82,7 @@ impl IssuedReports {
         let took_no_part = if is_own {
             self.own.is_empty()
         } else {
-            !self.circle.contains(from)
+            !self.group.contains(from)
         };
         let issued = if took_no_part {
             Some(IssuedOfFlow::default())
@@ -119,16 +119,16 @@ pub(crate) mod tests {
                 .zip(issued)
                 .filter(|(_, issued)| !issued.is_empty())
         };
-        let circle = RankGroup::new(1, ranks().map(|(rank, _)| rank));
+        let group = RankGroup::new(1, ranks().map(|(rank, _)| rank));
         let mut received = Vec::new();
         for (from, issued) in ranks() {
             let points = vec![point; issued.len()];
-            let outgoing = messages(&points, from, issued, &circle).unwrap();
+            let outgoing = messages(&points, from, issued, &group).unwrap();
             let outgoing = outgoing.into_iter().find(|(to, _)| *to == rank);
             received.extend(outgoing.map(|(_, bytes)| (from, bytes)));
         }
         let own = issued[rank as usize].clone();
-        IssuedReports::new(own, circle, &received).unwrap()
+        IssuedReports::new(own, group, &received).unwrap()
     }
 
     #[test]
