@@ -65,9 +65,9 @@ derived! {
         alone (rails, queue pairs, API and the like), with the half width of its 95 % confidence interval where both rows \
         have several trials: the ratio times √(a² + b²), a and b being the parts of the two means that their own half \
         widths are.";
-    TO_FIRST_BACKEND = "As fast (± 95 %)", TABLES, "Time of the first backend / that of this one in the same turn, geometric \
-        mean over the turns, and by how much the upper end of its 95 % confidence interval is above it: Student's t over the \
-        logarithms.";
+    TO_FIRST_BACKEND = "Vs first (± 95 %)", TABLES, "How many times faster or slower than the first backend: their times in \
+        the same turn, divided, as the geometric mean over the turns. The percentage is the distance from this mean to the \
+        upper end of its 95 % confidence interval (Student's t over the logarithms).";
     GROUP = "Group", GROUPS, "Number of the group, counted from 0; the column after it has its ranks, by their numbers in the \
         run. Time, AlgBW and BusBW are those of the group alone, and the slowest one is marked.";
     RANK = "Rank", RANKS, "Number of the rank in the run. Time is the mean of its own times of an iteration, from its call to \

@@ -279,24 +279,26 @@ fn speedups(record: &CollectiveRecord<'_>) -> Vec<String> {
         let turns = first.iter().zip(times(backend));
         let ratios: Vec<f64> = turns.map(|(first, own)| first / own).collect();
         match GeometricSpread::from_values(&ratios) {
-            Some(_) if at == 0 => "1".to_owned(),
-            Some(ratio) => with_half_width(ratio),
+            Some(_) if at == 0 => "the first".to_owned(),
+            Some(ratio) => times_faster(ratio),
             None => String::new(),
         }
     };
     backends.iter().enumerate().map(cell).collect()
 }
 
-/// Formats a ratio with the relative upper half-width of its interval, if any.
-fn with_half_width(ratio: GeometricSpread) -> String {
-    let mean = number(ratio.mean);
-    match ratio.high {
-        None => mean,
-        Some(high) => {
-            let half = whole_percent(high / ratio.mean - 1.0);
-            format!("{mean} ±{}", half.trim_start_matches("< "))
-        }
-    }
+/// Formats the time of the first backend divided by that of another one, such as `27.8x slower ± 3 %`, with the relative
+/// half-width of its interval, if any.
+fn times_faster(ratio: GeometricSpread) -> String {
+    let (factor, word) = match ratio.mean {
+        mean if mean < 1.0 => (1.0 / mean, "slower"),
+        mean => (mean, "faster"),
+    };
+    let half = ratio
+        .high
+        .map(|high| whole_percent(high / ratio.mean - 1.0));
+    let half = half.map_or_else(String::new, |half| format!(" ± {half}"));
+    format!("{}x {word}{half}", number(factor))
 }
 
 /// Outcome label of a row that was not measured.
