@@ -280,7 +280,7 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
         --baseline b.toml --state open --cache 1m => may be written by others
         --baseline b.toml -o b.toml               => --force
         --baseline b.toml -o b.toml --force       => b.toml is the baseline
-        --baseline b.toml --bugdet 3s             => did you mean --budget?
+        --baseline b.toml --time-limt 3s          => did you mean --time-limit?
     ";
     for [arguments, part] in rows(cases) {
         for (style, code) in [("plain", 2), ("prolog", 0)] {
