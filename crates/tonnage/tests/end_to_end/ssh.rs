@@ -168,7 +168,7 @@ fn errors_on_a_host_name_the_host() {
     // Errors that ranks find are recorded as with --ranks.
     let line = "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k";
     let ended = by_ssh(&ssh, dir.path(), line, "").run().with_code(1);
-    ended.printing(&["FAILED: rank 0 on h0: /nosuch/dir"]);
+    ended.printing(&["FAIL  rank 0 on h0: /nosuch/dir"]);
     nothing_is_left(&hosts, Instant::now());
 }
 
