@@ -208,24 +208,25 @@ mod tests {
         assert_eq!(best_of(std::slice::from_ref(&best)), None);
         assert_eq!(
             best_of(&[slow.clone(), best.clone()]).unwrap(),
-            "best: 10.00 GB/s at 4 KiB (Depth 8, QPs 4); clearly best for this size: no other row is within its interval, ± 2.48 %"
+            "best: 10.00 GB/s at 4 KiB (Depth 8, Queue pairs 4); clearly best for this size: no other row is within its \
+             interval, ± 2.48 %"
         );
         assert_eq!(
             best_of(&[slow.clone(), best.clone(), cheaper.clone()]).unwrap(),
-            "best: 10.00 GB/s at 4 KiB (Depth 8, QPs 4); the cheapest within its interval, ± 2.48 %: 4 KiB (Depth 4, \
-             QPs 2), 300.0 ns of CPU an operation instead of 400.0"
+            "best: 10.00 GB/s at 4 KiB (Depth 8, Queue pairs 4); the cheapest within its interval, ± 2.48 %: 4 KiB (Depth 4, \
+             Queue pairs 2), 300.0 ns of CPU an operation instead of 400.0"
         );
         let all = [slow, best.clone(), cheaper, fewer.clone()];
         let all = best_of(&all).unwrap();
         assert!(
-            all.ends_with("; with the fewest queue pairs: 4 KiB (Depth 8, QPs 1)"),
+            all.ends_with("; with the fewest queue pairs: 4 KiB (Depth 8, Queue pairs 1)"),
             "{all}"
         );
         let cheap = row((8, 4), &[9.9, 10.0, 10.1], 200.0);
         assert_eq!(
             best_of(&[cheap, fewer]).unwrap(),
-            "best: 10.00 GB/s at 4 KiB (QPs 4); also the cheapest within its interval, ± 2.48 %, 200.0 ns of CPU an \
-             operation; with the fewest queue pairs: 4 KiB (QPs 1)"
+            "best: 10.00 GB/s at 4 KiB (Queue pairs 4); also the cheapest within its interval, ± 2.48 %, 200.0 ns of CPU an \
+             operation; with the fewest queue pairs: 4 KiB (Queue pairs 1)"
         );
         let one = row((4, 4), &[10.2], 200.0);
         assert_eq!(

@@ -315,3 +315,31 @@ fn missing_and_broken_lines_are_reported_and_counted() {
     )
     .with_code(0);
 }
+
+/// A record of schema version 2, and the same measurement of another run as the current version writes it.
+#[test]
+fn records_of_two_schema_versions_are_shown_and_compared_together() {
+    let dir = tempdir().unwrap();
+    let old = include_str!("../../../record/src/tests/schema_2.jsonl");
+    fs::write(dir.path().join("old.jsonl"), old).unwrap();
+    let current = tonnage(dir.path(), "show old.jsonl --json")
+        .succeed()
+        .stdout;
+    let mut current: Value = serde_json::from_str(&current).unwrap();
+    assert_eq!(current["schema_version"], 3);
+    current["run_id"] = "run-2".into();
+    // A changed line is read only without its checksum.
+    current.as_object_mut().unwrap().remove("checksum");
+    let new = format!("{current}\n");
+    fs::write(dir.path().join("new.jsonl"), &new).unwrap();
+    fs::write(dir.path().join("mixed.jsonl"), format!("{old}{new}")).unwrap();
+    let shown = tonnage(dir.path(), "show mixed.jsonl --format csv").succeed();
+    let rows: Vec<_> = shown.stdout.lines().skip(1).collect();
+    assert_eq!(rows.len(), 2, "{shown:#?}");
+    let line = "compare old.jsonl new.jsonl --by-trials --ignore window";
+    run(dir.path(), line)
+        .with_code(0)
+        .printing(&["1 of 1 points"]);
+    let line = "baseline old.jsonl new.jsonl --min-runs 2 -o b.toml";
+    run(dir.path(), line).with_code(0);
+}

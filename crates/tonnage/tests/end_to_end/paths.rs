@@ -64,9 +64,9 @@ fn paths_are_columns_where_rows_differ_in_them_and_in_the_title_else() {
     let line = format!("--engine shm --op write --ranks 2 --sizes 4k {BRIEF}");
     let (run, _) = transfer(&format!("{line} --queue-pairs 1,2 --chunk 1k,2k"));
     assert_eq!(run.rows().len(), 4, "{run:#?}");
-    run.printing(&["  QPs  Chunk  "]);
+    run.printing(&["  Queue pairs  Chunk  "]);
     let (run, _) = transfer(&format!("{line} --queue-pairs 2 --chunk 1k --max-chunks 3"));
-    assert!(!run.stdout.contains("  QPs  "), "{run:#?}");
+    assert!(!run.stdout.contains("  Queue pairs  "), "{run:#?}");
     run.printing(&[
         "2 queue pairs for each thread and peer; operations cut into parts of 1 KiB, at most 3; ",
     ]);

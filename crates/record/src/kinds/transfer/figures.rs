@@ -81,7 +81,7 @@ const OPERATIONS: &[Figure] = &[
         |row| point(row, |point| point.cq.name()),
     ),
     Figure::of_option(
-        "QPs",
+        "Queue pairs",
         "queue_pairs",
         "Endpoints (queue pairs) between a thread and a peer, which operations take in turn.",
         |row| point(row, |point| u64::from(point.division.queue_pairs)),
