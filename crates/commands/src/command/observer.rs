@@ -210,6 +210,9 @@ impl Keeper {
         if is_nothing_measured_in_time(&all) {
             return 1;
         }
+        if why_unavailable(&all).is_some() {
+            return WRONG_REQUEST;
+        }
         let missing: Vec<_> = all.iter().filter(|record| !record.is_fine()).collect();
         let is_refused = |record: &&Record| record.tune().is_some_and(TuneBody::is_refused);
         match missing.iter().all(is_refused) {
@@ -220,6 +223,17 @@ impl Keeper {
             false => 1,
         }
     }
+}
+
+/// Returns the reason if it alone kept all points from being measured: a device or a library that is absent here. The
+/// request is then refused like one that is wrong.
+pub fn why_unavailable(records: &[Record]) -> Option<&str> {
+    let mut whys = records.iter().map(|record| match &record.outcome {
+        Outcome::Skipped { why } if !record.is_fine() => Some(why.as_str()),
+        _ => None,
+    });
+    let first = whys.next()??;
+    whys.all(|why| why == Some(first)).then_some(first)
 }
 
 /// Returns whether the time limit ended the run before any point was measured.

@@ -98,7 +98,7 @@ fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
             let line = format!("{line} --duration 50ms --trials 1 -o {workers}.jsonl");
             under(dir.path(), "prlimit --nofile=128", &line).run()
         };
-        limited("64").with_code(1);
+        limited("64").with_code(2);
         let records = records::read(&dir.path().join("64.jsonl"));
         are_skipped(&records, "threads fit");
         let why = why(&records[0]);

@@ -29,7 +29,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
         let file = format!("file --ranks 2 --bound none --path foreign --format {format}");
         cases.push((file, 1, foreign));
         let many = format!("transfer {WITHOUT} --op write --sizes 8,16 --format {format}");
-        cases.push((many, 1, "2 of 2 points failed or were skipped"));
+        cases.push((many, 2, "error: fabric:tcp cannot be used here"));
     }
     let missing = "/nowhere/libfabric.so";
     for line in [
@@ -38,7 +38,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
         format!("connect {WITHOUT}"),
         format!("verify {WITHOUT}"),
     ] {
-        cases.push((line, 1, missing));
+        cases.push((line, 2, missing));
     }
     let compare = "compare 8.jsonl 16.jsonl --fail-on missing";
     cases.push((compare.to_owned(), 1, "missing (--fail-on)"));

@@ -318,7 +318,7 @@ fn a_missing_library_or_provider_is_skipped_with_its_reason() {
         let ended = tonnage(dir.path(), &format!("{line} -o r.jsonl")).run();
         let errors = ended.stderr.matches("error: ").count();
         assert_eq!(errors, 1, "{what}: {ended:#?}");
-        ended.with_code(1).printing(&parts(reason)[..1]);
+        ended.with_code(2).saying(&parts(reason)[..1]);
         let records = records::read(&dir.path().join("r.jsonl"));
         assert_eq!(records.len(), 2, "{what}");
         are_skipped(&records, reason);

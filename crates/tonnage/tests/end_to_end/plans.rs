@@ -162,7 +162,7 @@ fn huge_pages_are_never_silently_normal() {
             why.contains("--memory huge") && why.contains("nr_hugepages"),
             "{why}"
         );
-        run.with_code(1).printing(&["skipped"]);
+        run.with_code(2).saying(&["--memory huge"]);
     }
 }
 

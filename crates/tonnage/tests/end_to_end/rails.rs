@@ -100,7 +100,7 @@ fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
 fn missing_rails_are_reported() {
     let line = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe";
     let (run, records) = recorded(&format!("{line} {BRIEF}"));
-    run.with_code(1);
+    run.with_code(2);
     let why = "it needs several devices, and this is one | --devices lo,lo";
     are_skipped(&records, why);
 }

@@ -144,12 +144,12 @@ fn an_engine_that_cannot_be_opened_is_skipped_with_the_reason() {
     let dir = tempdir().unwrap();
     let arguments =
         "stress --engine fabric:efa --ranks 2 --duration 10m --libfabric embedded -o r.jsonl";
-    let ended = tonnage(dir.path(), arguments).run().with_code(1);
+    let ended = tonnage(dir.path(), arguments).run().with_code(2);
     let (record, body) = read(dir.path());
     assert!(
         matches!(record.outcome, Outcome::Skipped { .. }),
         "{record:#?}"
     );
     assert!(body.rows.is_empty());
-    ended.printing(&["skipped: "]);
+    ended.saying(&["error: fabric:efa cannot be used here"]);
 }

@@ -19,6 +19,7 @@ use tonnage_ranks::spawn::remote::messages::CHECKPOINT;
 use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
 use tonnage_record::read::{already_measured, final_attempts};
 use tonnage_record::{Outcome, Record};
+use tonnage_report::Format;
 use tonnage_report::wire_proof::lacks_proof;
 use tonnage_sys::clock::Clock;
 use tonnage_units::message::print_message;
@@ -28,7 +29,7 @@ use super::resolve::{check_points, points};
 use crate::command::checks::{check_placement, facts};
 use crate::command::job::Job;
 use crate::command::leftovers::{clean_up, ledger};
-use crate::command::observer::{Keeper, is_nothing_measured_in_time};
+use crate::command::observer::{Keeper, is_nothing_measured_in_time, why_unavailable};
 use crate::command::output::{in_order_of_plan, open_output, show};
 use crate::command::spare::SpareWriter;
 use crate::command::{env, program, say_error};
@@ -199,7 +200,12 @@ fn measure(
     drop(watch);
     let stored = keeper.finish();
     if rank.id() == 0 {
-        let shown = show(job, &in_order_of_plan(job, &points, &keeper.records));
+        let is_refused = why_unavailable(&final_attempts(&keeper.records)).is_some();
+        // A table without a figure would only repeat the reason.
+        let shown = match is_refused && job.block.is_none() && job.format == Some(Format::Table) {
+            true => Ok(()),
+            false => show(job, &in_order_of_plan(job, &points, &keeper.records)),
+        };
         // This is done even if printing failed, because the supervisor could not print the records either.
         keeper.shown();
         shown?;
@@ -355,6 +361,9 @@ fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     let all = final_attempts(records);
     if is_nothing_measured_in_time(&all) {
         return Some("the time limit passed before the first point was measured".to_owned());
+    }
+    if let Some(why) = why_unavailable(&all) {
+        return Some(why.to_owned());
     }
     let missing: Vec<&Record> = all.iter().filter(|record| !record.is_fine()).collect();
     let first = missing.first()?;

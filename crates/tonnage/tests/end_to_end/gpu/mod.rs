@@ -173,7 +173,7 @@ fn a_machine_without_a_driver_reports_what_to_install() {
         "transfer --engine cuda --op write,read --memory cuda-pinned --target-memory cuda --sizes 64..256M*16 \
          --library libcuda={nowhere}"
     ));
-    run.with_code(1).printing(&["Install NVIDIA's driver"]);
+    run.with_code(2).saying(&["Install NVIDIA's driver"]);
     // The run has two operations at six sizes.
     assert_eq!(records.len(), 12);
     are_skipped(&records, "");
