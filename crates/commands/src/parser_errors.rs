@@ -11,6 +11,20 @@ use tonnage_units::{Error, Result};
 use crate::args::Cli;
 use crate::args::short_help::EXAMPLES;
 
+/// Words that other programs have for what a command does here, and a line to type.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "bench benchmark bandwidth bw throughput",
+        "tonnage transfer --engine shm --op write --ranks 2 --sizes 8..1M",
+    ),
+    (
+        "latency lat ping pingpong ping-pong",
+        "tonnage transfer --engine shm --op write --ranks 2 --sizes 8 --ping-pong",
+    ),
+    ("list ls info", "tonnage engines"),
+    ("version", "tonnage --version"),
+];
+
 /// Parses a command line.
 pub fn parse(words: &[OsString]) -> Result<Cli> {
     Cli::try_parse_from(words).map_err(|error| Error::Usage(text(&error, words)))
@@ -64,9 +78,14 @@ pub fn text(error: &clap::Error, words: &[OsString]) -> String {
                 .unwrap_or_default();
             let commands = program.get_subcommands();
             let names = commands.filter(|command| !command.is_hide_set());
-            let next = match nearest(&typed, names.map(clap::Command::get_name)) {
-                Some(near) => format!("did you mean {near}?"),
-                None => "`tonnage` lists all".to_owned(),
+            let near = nearest(&typed, names.map(clap::Command::get_name));
+            let known = ELSEWHERE
+                .iter()
+                .find(|(names, _)| names.split(' ').any(|name| name == typed));
+            let next = match (known, near) {
+                (Some((_, line)), _) => format!("e.g. `{line}`"),
+                (None, Some(near)) => format!("did you mean {near}?"),
+                (None, None) => "`tonnage` lists all".to_owned(),
             };
             format!("there is no command {}: {next}", quote(&typed))
         }
@@ -205,8 +224,12 @@ mod tests {
             "there is no command \"tranfser\": did you mean transfer?",
         ),
         (
-            "bench",
-            "there is no command \"bench\": `tonnage` lists all",
+            "frobnicate",
+            "there is no command \"frobnicate\": `tonnage` lists all",
+        ),
+        (
+            "version",
+            "there is no command \"version\": e.g. `tonnage --version`",
         ),
         (
             "explain a b",

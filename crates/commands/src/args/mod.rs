@@ -78,8 +78,8 @@ fn help() -> Option<clap::Error> {
 }
 
 /// Meaning of the exit codes of all commands except `check`, which has more codes.
-const EXIT_CODES: &str = "Exit codes: 0 everything was measured, 1 something failed, 2 the request is wrong or \
-                          nothing of it can be measured here, 128 + signal when interrupted.";
+const EXIT_CODES: &str = "Exit codes: 0 everything was measured, 1 something failed, 2 wrong request, or impossible here, \
+                          128 + signal when interrupted.";
 
 impl Cli {
     /// Parses this process's arguments. The help of the program as a whole is the [`overview`].

@@ -168,7 +168,15 @@ impl Rewriting<'_> {
             }
             match self.known(&word) {
                 Known::Answered => return None,
-                Known::Flag => self.own_flag(word),
+                Known::Flag => {
+                    let next = words.front().filter(|next| !next.starts_with('-'));
+                    // `--verify crc`: a value of this option follows its `=`, so that the word cannot be a host.
+                    if let (true, Some(next)) = (self.takes_attached_value(&word), next.cloned()) {
+                        words.pop_front();
+                        self.faults.push(format!("{word} takes no {next:?}"));
+                    }
+                    self.own_flag(word);
+                }
                 Known::MayTakeValue => {
                     let is_value = words.front().is_some_and(|next| !next.starts_with('-'));
                     let value = is_value.then(|| words.pop_front()).flatten();
@@ -383,6 +391,13 @@ impl Rewriting<'_> {
         Some(())
     }
 
+    /// Whether a value of this option can only follow its `=`.
+    fn takes_attached_value(&self, word: &str) -> bool {
+        let long = word.strip_prefix("--");
+        let mut arguments = self.command.get_arguments();
+        arguments.any(|argument| argument.get_long() == long && argument.is_require_equals_set())
+    }
+
     /// Returns whether the command has an option with this long name.
     fn has(&self, option: &str) -> bool {
         let long = option.strip_prefix("--");
@@ -479,6 +494,11 @@ impl Rewriting<'_> {
                 self.set(vec![option.to_owned(), value]);
                 return Some(());
             }
+        }
+        if self.command.get_name() == "file" && word.contains('/') {
+            self.faults.push(format!("{word} is --path {word} here"));
+            self.set(vec!["--path".to_owned(), word.to_owned()]);
+            return Some(());
         }
         let has_sizes = self.has("--sizes");
         let is_number = word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains("..1.");

@@ -56,6 +56,7 @@ fn convert(kind: &str, value: &str, here: &str) -> Option<String> {
             ("vsync", "posix"),
             ("posix", "posix"),
             ("io_uring", "uring"),
+            ("libaio", "uring"),
             ("uring", "uring"),
         ]),
         _ => None,
