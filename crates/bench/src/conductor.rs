@@ -58,8 +58,8 @@ pub fn run(
     measure(&run, points, place, rank, settings, observer, true)
 }
 
-/// Measures points of a run that has begun. With `divides`, points that run their ranks as threads are left to rank 0.
-/// Without `divides`, this rank is one of those threads.
+/// Measures points of a run that has begun. Some points need all their ranks as threads of one process. With `divides`,
+/// rank 0 starts these threads, and the other ranks wait. Without `divides`, this rank is such a thread itself.
 fn measure(
     run: &RunContext,
     points: &[Planned],

@@ -115,7 +115,7 @@ impl RegisteredMemory {
     }
 }
 
-/// Registered bytes with their addresses, which are looked up inside the timed loops.
+/// Registered memory with its address and length, so that the timed loops need not query them.
 #[derive(Debug)]
 pub(crate) struct RegisteredBytes {
     address: u64,

@@ -129,8 +129,8 @@ pub trait KindRunner {
     fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()>;
 }
 
-/// A closure that takes the steps of a point in the conductor's order. A kind can keep several backends open while it
-/// runs.
+/// The conductor's closure that takes all steps of a point in order. A kind calls it, and can keep backends open around
+/// the call.
 pub type StepRunner<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFailure>;
 
 /// The steps of a prepared point, in the order in which they are taken. All ranks take each step together. If a step

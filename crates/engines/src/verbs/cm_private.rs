@@ -1,5 +1,5 @@
-//! Private data of rdma_cm connections. It proves to each side that the other side is the peer, and the queue pair,
-//! known from the control channel.
+//! Private data of rdma_cm connections. It proves to each side that the other side is the peer that the control channel
+//! announced, with the announced queue pair.
 //!
 //! This file defines the layout, the rdma_cm part of an endpoint address, and which side sends the request. Sending is
 //! in `cm`.

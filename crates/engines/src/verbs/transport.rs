@@ -59,7 +59,7 @@ pub(super) const RC: &str = "rc";
 pub(super) const DC: &str = "dc";
 pub(super) const KERNEL: &str = "kernel";
 
-/// Refuses an unsupported transport. If the verbs library supports it, the error has the reason.
+/// Refuses a transport that tonnage does not support. For transports of libibverbs, the error explains why.
 pub(super) fn check_transport(variant: &str) -> Result<()> {
     let (why, how) = match variant {
         RC | DC | KERNEL => return Ok(()),

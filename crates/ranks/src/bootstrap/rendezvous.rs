@@ -27,7 +27,8 @@ use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Prefix of rank 0's random text if the user gave a secret. The text is then the run's name instead of the secret.
+/// Prefix of rank 0's random text if the user gave a secret. With this prefix, the text is only the name of the run.
+/// Without it, the text is also the secret of the run.
 const GIVEN: &str = "given-";
 /// Published instead of a host or an address if this rank fails.
 const FAILED: &str = "failed";

@@ -93,7 +93,7 @@ fn result(report: &CheckReport) -> ReportResult {
     }
 }
 
-/// Describes an entry with its distance from the median, or its reason.
+/// Describes an entry with its distance from the median, or with the reason why it was not measured.
 fn of_entry(entry: &EntryVerdict) -> String {
     let hosts = match entry.hosts.is_empty() {
         true => String::new(),

@@ -38,7 +38,7 @@ const fn since(major: i32, minor: i32, of: &'static CStr, symbol: &'static CStr)
     }
 }
 
-/// CUDA's call names with HIP's. Calls of a different form are listed for messages.
+/// HIP's name of each CUDA call. Calls whose parameters differ are listed too, because messages use the names.
 pub(super) const ALIASES: &[Alias] = &[
     old(c"cuInit", c"hipInit"),
     old(c"cuDeviceGetCount", c"hipGetDeviceCount"),

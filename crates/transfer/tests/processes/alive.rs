@@ -18,8 +18,8 @@ const END: u32 = u32::MAX;
 const ANSWER: u64 = BYTES / 2;
 const LEN: u32 = 5000;
 
-/// For each arrival, writes this process's bytes at the offset in the immediate value to the first process, by a
-/// write-imm.
+/// Answers each arrival with a write-imm to the first process. The immediate value of the arrival is the offset of the
+/// bytes that are written.
 pub fn serve() {
     let side = second();
     let session = side.session();

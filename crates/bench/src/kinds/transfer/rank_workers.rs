@@ -33,7 +33,7 @@ impl RankWorkers<'_, '_> {
         self.points.own.threads
     }
 
-    /// Makes the following workers carry out an order that the leader itself has already carried out.
+    /// Makes all followers (the other workers of this rank) carry out an order, after the leader has done so itself.
     pub(super) fn run_on_followers(&mut self, order: &ThreadOrder) -> Result<Vec<ThreadReport>> {
         self.followers.order(|_| order.clone())?;
         self.followers.collect()

@@ -133,7 +133,7 @@ fn missing_and_doubled_parts_are_detected_as_often_as_stated() {
             let idempotent = matches!(reduction, Reduction::Min | Reduction::Max);
             if missing < mean - slack || !idempotent && twice < mean - slack {
                 wrong.push(format!(
-                    "{dtype} {reduction} {ranks} ranks: {missing} missing, {twice} twice, {mean} stated"
+                    "{dtype} {reduction} {ranks} ranks: noticed {missing} missing and {twice} repeated elements of {mean} expected"
                 ));
             }
         }

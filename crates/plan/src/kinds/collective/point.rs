@@ -112,7 +112,7 @@ pub struct CollectivePoint {
     pub timeout_ns: u64,
     /// True when the last iteration of each trial is checked.
     pub verify: bool,
-    /// Combination of the ranks' times that tables show.
+    /// How the times of all ranks become one time in tables: their maximum, mean or minimum.
     pub across: RankTime,
     /// True when each rank is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -238,7 +238,8 @@ fn start_order(
 mod tests {
     use super::*;
 
-    /// Libraries may print before the answer. On a busy host, the exit may be reported before the last lines.
+    /// Libraries may print lines before the process prints its answer. On a busy host, the exit may be reported before
+    /// these lines arrive. The process is over only when both the answer and the exit have arrived.
     #[test]
     fn a_process_is_over_with_its_answer_whatever_else_it_prints() {
         let mut process = HostProcess::default();

@@ -1,4 +1,5 @@
-//! Single steps of a stream. The counted time is in the past, in the future, or includes now.
+//! Tests of single steps of a stream. A step must count bytes only within the measured interval, which these tests put in
+//! the past, in the future, or around the present.
 
 use std::time::Instant;
 

@@ -42,7 +42,7 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Copies the bytes that the device has fetched back, so that they can be checked.
+    /// Copies the bytes that the device has fetched to this worker's memory, so that they can be checked there.
     pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried && self.assignment.point.op.returns_bytes() {
