@@ -104,7 +104,10 @@ fn a_slow_link_fails_and_an_unchanged_one_passes() {
     // If other programs take the CPUs for a moment, a check may fail. At least one of three checks must pass.
     let mut tries = (0..3).map(|_| check_link(&ssh, dir.path()));
     let passes = |it: Ended| it.code == Some(0) && last_line(&it).starts_with("pass: ");
-    assert!(tries.any(passes), "three checks of an unchanged link failed");
+    assert!(
+        tries.any(passes),
+        "three checks of an unchanged link failed"
+    );
     let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
     hosts.link(1, 0).set_rates(slow).unwrap();
     let failed = check_link(&ssh, dir.path()).with_code(1);
