@@ -16,7 +16,7 @@ use crate::seen::{self, Posted};
 /// Locked during a run, because the engine records the posts of only one run at a time.
 static ONE_RUN: Mutex<()> = Mutex::new(());
 
-/// Number of trials of a run. Rounds last long enough that an overlap would be noticed.
+/// Number of trials of a run.
 const TRIALS: usize = 2;
 
 /// Returns the posts of a run in their order.

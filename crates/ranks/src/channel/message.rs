@@ -194,7 +194,7 @@ pub enum EndCause {
         host: String,
         message: String,
     },
-    /// [`Error::Rank`] for a rank that is gone or silent, so that another rank reports it.
+    /// An [`Error::Rank`] that another rank reports, because the failed rank is gone or silent.
     Lost {
         rank: u32,
         host: String,

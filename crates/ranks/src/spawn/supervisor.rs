@@ -207,7 +207,7 @@ impl<S: RankProcesses> Supervisor<S> {
         stopped.chain(ending).min()
     }
 
-    /// Returns when a stopped rank is to be killed before the other ranks, because the run is ending.
+    /// Returns the time at which a stopped rank is killed. In an ending run it is killed earlier than the other ranks.
     fn stopped_deadline(&self, stopped: StoppedRank) -> Option<Instant> {
         let ending = self.ending_since?;
         Some(ending.max(stopped.since) + STOPPED_END_TIMEOUT)

@@ -12,7 +12,7 @@ use crate::text::distinct;
 pub struct Labels {
     /// Keys that all points share, with values.
     pub shared: String,
-    /// Ignored keys with the same two values in every pair.
+    /// Ignored keys whose values differ between the sides in the same way at every point, such as the two engines.
     pub differing: String,
     /// Label of each point.
     pub points: Vec<String>,

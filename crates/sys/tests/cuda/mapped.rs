@@ -80,7 +80,7 @@ fn a_step_that_fails_leaves_nothing() {
     );
 }
 
-/// Access to mapped memory is set for a GPU when its copies need it.
+/// Another GPU can copy mapped memory, because a copy first grants this GPU access to the memory.
 #[test]
 fn other_gpus_copy_mapped_memory_where_they_reach_it() {
     let (double, first) = opened("gpus 2");

@@ -9,8 +9,8 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{body, succeeded};
 use super::support::{records, tonnage};
 
-/// Checks figures that must agree with other figures of the record, however busy the machine is. Sums and rates are
-/// checked whenever a record is read.
+/// Checks latencies that must agree with other figures of the record, however busy the machine is. Sums and rates are
+/// not checked here, because the tests check them whenever they read a record.
 fn check_latencies(record: &Record) {
     let body = body(record);
     let point = &body.point;

@@ -261,7 +261,7 @@ pub mod tests {
         }
     }
 
-    /// Returns the promises of a case that these traces break.
+    /// Returns the promises that a case has broken, judged by what was seen of it.
     fn found(case: &Case, seen: &Seen) -> Vec<String> {
         broken(case, "h", seen, SOON)
     }

@@ -125,7 +125,7 @@ fn rate(point: &TransferPoint) -> Option<Rate> {
     }
 }
 
-/// Returns a value per initiating rank, multiplied by the number of ranks that initiate at once.
+/// Returns the total over all ranks that initiate at once, from the value of each.
 fn of_all_initiators(point: &TransferPoint, each: f64) -> f64 {
     each * f64::from(point.roles.initiating_at_once())
 }
