@@ -122,8 +122,8 @@ fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
 /// simultaneously, and adds up the results.
 ///
 /// Returns `None` if some stream received nothing in time, for example over a link that is down. Returns `None` too if
-/// the streams became faster with every attempt: they had not reached their full rate, and a bound that is too low would
-/// be worse than none.
+/// the streams became faster with every attempt: they had not reached their full rate, and a bound that is too low is
+/// worse than none.
 ///
 /// # Errors
 /// If a connection cannot be made or breaks; the message names the pair.

@@ -32,8 +32,8 @@ use tonnage_bench::observer::Observer;
 /// Prefixes of variables that affect libraries or this program.
 const PASSED_ON: [&str; 6] = ["FI_", "UCX_", "NCCL_", "GLOO_", "OMPI_", "TONNAGE_"];
 
-/// Variables that are never passed on. They hold the secret, the rank and the meeting place of the run that this process
-/// may itself belong to; the new run has its own.
+/// Variables that are never passed on. They hold the secret, the rank and the meeting place of the run that this
+/// process may itself belong to; the new run has its own.
 const KEPT: [&str; 9] = [
     "TONNAGE_SECRET",
     "TONNAGE_RANK",

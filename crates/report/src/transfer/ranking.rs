@@ -11,9 +11,9 @@ use tonnage_units::quantity::human::number;
 
 use super::footers::row_name;
 
-/// Cells that compare rates of rows. Rows belong together if they differ only in `compared` columns. Each row is divided
-/// by the first row of its group, and has the half-width of the ratio's 95 % confidence interval. Empty if each group has
-/// one row.
+/// Cells that compare rates of rows. Rows belong together if they differ only in `compared` columns. Each row is
+/// divided by the first row of its group, and has the half-width of the ratio's 95 % confidence interval. Empty if each
+/// group has one row.
 pub fn ratios_to_first(
     records: &[TransferRecord<'_>],
     compared: &[&str],

@@ -238,8 +238,8 @@ impl BudgetClock {
         Ok((left / 2).min(left.saturating_sub(BUDGET_MIN)))
     }
 
-    /// Returns a clock for work that other processes wait for. The work must end earlier than the first of these processes,
-    /// which ends in `least_left`. `by` is the time between both ends.
+    /// Returns a clock for work that other processes wait for. The work must end earlier than the first of these
+    /// processes, which ends in `least_left`. `by` is the time between both ends.
     pub fn ending_before(&self, least_left: Duration, by: Duration) -> Self {
         self.shortened(self.left_to_end().saturating_sub(least_left) + by)
     }

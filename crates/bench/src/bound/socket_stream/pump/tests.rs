@@ -1,5 +1,5 @@
-//! Tests of single steps of a stream. A step must count bytes only within the measured interval, which these tests put in
-//! the past, in the future, or around the present.
+//! Tests of single steps of a stream. A step must count bytes only within the measured interval. These tests put the
+//! interval in the past, in the future, or around the present.
 
 use std::time::Instant;
 
