@@ -1,7 +1,7 @@
 //! One column of a table: its header, and values or words.
 //!
-//! Markdown and HTML get values in the unit of the header. For people, all values of a column get the unit that suits
-//! them best, and columns that are compared with each other the same one.
+//! Markdown and HTML print values in the header's unit. Plain-text tables choose a readable unit for each column.
+//! Columns of times share one unit, so that readers can compare them.
 
 use tonnage_record::figures::units::{BANDWIDTHS, TIMES, Unit, factor, split_header};
 use tonnage_record::figures::{Figure, Style, Value};
@@ -9,7 +9,7 @@ use tonnage_units::quantity::human::{at_least, exact_size, fixed, number, prefix
 
 use super::view::{View, bare_name};
 
-/// The sign for a value that does not exist, or was not measured.
+/// Printed in place of a value that does not exist or was not measured.
 pub const NO_VALUE: &str = "-";
 
 /// A column of a table.
@@ -19,13 +19,13 @@ pub struct Column {
     name: String,
     content: Content,
     is_right: bool,
-    /// As [`Figure::keep`]; `None` for a column that is always printed.
+    /// Priority on narrow screens, as in [`Figure::keep`]; `None` for a column that is always printed.
     pub keep: Option<u8>,
-    /// True if it makes no sense without the column before it.
+    /// True if this column makes no sense without the column before it.
     pub is_attached: bool,
-    /// True if it repeats another column in another unit, so that it is superfluous if the user chose one.
+    /// True if this column repeats another column in another unit. It is left out if the user chose a unit.
     pub is_in_another_unit: bool,
-    /// True if people read its only value in the title.
+    /// True if all values are equal and the title shows the value. Plain-text tables leave out this column.
     pub is_in_title: bool,
 }
 
@@ -36,7 +36,7 @@ enum Content {
 }
 
 impl Column {
-    /// A column of a figure's values, which always stays if it identifies rows.
+    /// Creates a column of a figure's values. If `identifies` is true, it is printed on any screen.
     pub fn values(figure: &Figure, values: Vec<Value>, identifies: bool) -> Self {
         Self {
             name: figure.name.to_owned(),
@@ -49,7 +49,8 @@ impl Column {
         }
     }
 
-    /// A column of numbers that are not figures of records, in the unit of CSV: `scale` leads to the unit of the header.
+    /// Creates a column of numbers that are not figures of records. `values` are in the unit of CSV; `scale` converts
+    /// them to the unit of the header.
     pub fn numbers<T: Into<Value>>(
         header: &str,
         scale: f64,
@@ -72,13 +73,13 @@ impl Column {
         }
     }
 
-    /// The column, printed on any screen because it identifies rows.
+    /// Marks the column as identifying rows, so that it is printed on any screen.
     #[must_use]
     pub fn identifying(self) -> Self {
         Self { keep: None, ..self }
     }
 
-    /// The column, left out where a screen has no room for it.
+    /// Marks the column as one that narrow screens may leave out.
     #[must_use]
     pub fn droppable(self) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl Column {
         }
     }
 
-    /// The column, printed with the one before it or not at all.
+    /// Marks the column as attached: it is printed together with the column before it or not at all.
     #[must_use]
     pub fn attached(self) -> Self {
         Self {
@@ -96,7 +97,7 @@ impl Column {
         }
     }
 
-    /// A column of words, or of numbers as text.
+    /// Creates a column of words, or of numbers as text, that is always printed.
     pub fn words(name: impl Into<String>, cells: Vec<String>, is_right: bool) -> Self {
         Self {
             name: name.into(),
@@ -146,7 +147,7 @@ impl Column {
     }
 }
 
-/// Text of the columns of one table for people, each with its header first.
+/// Formats the columns of one table for people. Each text starts with the header.
 pub fn texts_for_people<'a>(columns: &'a [Column], view: &View) -> Vec<(&'a Column, Vec<String>)> {
     let mut texts: Vec<(&Column, Vec<String>)> = Vec::new();
     for column in columns {
@@ -154,7 +155,7 @@ pub fn texts_for_people<'a>(columns: &'a [Column], view: &View) -> Vec<(&'a Colu
             continue;
         }
         let text = text_for_people(column, columns, view);
-        // In the same unit, two columns of one figure are alike.
+        // A chosen unit can make two columns identical; print only the first.
         let is_repeated = |(_, other): &(&Column, Vec<String>)| {
             matches!(column.content, Content::Values(..)) && *other == text
         };
@@ -216,10 +217,10 @@ fn text_for_people(column: &Column, columns: &[Column], view: &View) -> Vec<Stri
 
 const PREFIXES: &[Unit] = &[("", 1.0), ("k", 1e-3), ("M", 1e-6), ("G", 1e-9)];
 
-/// Numbers in the range from the first to the second are easy to read, so a column keeps the unit of its header.
+/// Range of numbers that are easy to read. A column whose numbers all lie in it keeps the unit of its header.
 const EASY: (f64, f64) = (0.1, 1e5);
 
-/// Numbers from this on need a larger unit, even if others become small.
+/// If any number is at least this large, the column gets a larger unit, even if its smallest number then drops below 1.
 const LARGE: f64 = 1e6;
 
 fn numbers(values: &[Value], factor: f64) -> Vec<f64> {
@@ -227,8 +228,8 @@ fn numbers(values: &[Value], factor: f64) -> Vec<f64> {
     numbers.map(|number| number * factor).collect()
 }
 
-/// Returns the unit for all of these values: that with factor `own` if it suits them, or else the largest one in which
-/// none is below 1. `units` begin with the smallest.
+/// Chooses one unit for all values. Keeps the unit with factor `own` if all numbers are in the range [`EASY`].
+/// Otherwise takes the largest unit in which no number is below 1. `units` are sorted from smallest to largest.
 fn fitting(values: &[f64], units: &[Unit], own: f64) -> Unit {
     let sizes = values.iter().map(|value| value.abs());
     let sizes = sizes.filter(|size| *size > 0.0 && size.is_finite());
@@ -244,7 +245,7 @@ fn fitting(values: &[f64], units: &[Unit], own: f64) -> Unit {
     let largest = units.iter().rfind(fits);
     let first = units.first().copied().unwrap_or(own);
     let Some(found) = largest else { return first };
-    // Numbers are still too large: take the next unit, if there is one.
+    // The largest number is still too long: take the next larger unit, if any.
     let next = units.iter().find(|unit| unit.1 < found.1);
     match most * found.1 >= LARGE {
         true => next.copied().unwrap_or(*found),
@@ -252,7 +253,7 @@ fn fitting(values: &[f64], units: &[Unit], own: f64) -> Unit {
     }
 }
 
-/// Exact, unless it is a large odd number.
+/// Prints the exact size if it is short, otherwise a rounded one.
 fn size_of_row(bytes: u64) -> String {
     const LENGTH_MAX: usize = 9;
     let exact = exact_size(bytes);

@@ -1,5 +1,5 @@
-//! Remarks on CPU time that ranks did not get: a quota that throttled them, or other threads on their CPUs. Shared by
-//! all kinds of experiments.
+//! Remarks on CPU time that ranks lost to a CPU quota or to other threads on their CPUs. All kinds of experiments print
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     quotas.chain(others).collect()
 }
 
-/// Cause of a record's largest CPU loss, with "at least" or "up to", and the loss as a fraction. `None` if no loss
+/// Cause of a record's largest CPU loss, then "at least" or "up to", then the loss as a fraction. `None` if no loss
 /// deserves a remark.
 pub fn cause(record: &Record) -> Option<(&'static str, &'static str, f64)> {
     let losses = record.cpu_losses.iter();
@@ -100,7 +100,7 @@ pub fn cause(record: &Record) -> Option<(&'static str, &'static str, f64)> {
         (true, false) => "a CPU quota",
         _ => "threads of other programs or of the kernel",
     };
-    // Without the waiting time for other threads, the quota's share is only an upper limit.
+    // If the time lost to other threads is unknown, only the upper limit of the time lost to the quota remains.
     let bound = match worst.lost_to_others() {
         Some(_) => "at least",
         None => "up to",

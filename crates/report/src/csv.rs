@@ -1,12 +1,12 @@
 //! Records as CSV (RFC 4180): all figures in base units and full precision, with the unit in the column name.
 //!
-//! Each part of a record is one row. Columns are the union of the figures of all kinds present, so mixed records form
-//! one table. Figures that a row lacks are empty, and `kind` identifies its kind.
+//! Each part of a record is one row. Records of several kinds form one table: columns are the union of their figures,
+//! and column `kind` names each row's kind. Figures that a row lacks are empty.
 
 use tonnage_record::Record;
 use tonnage_record::figures::{self, KINDS, Row, Value, distinct_figures};
 
-/// A header and the rows of all records. Without records, the header of the first kind.
+/// Formats a header and the rows of all records. Without records, it is the header of the first kind.
 pub fn csv(records: &[Record]) -> String {
     let has = |kind: &str| records.iter().any(|record| record.body.kind() == kind);
     let present = KINDS.iter().filter(|(kind, _)| has(kind));
@@ -95,7 +95,7 @@ mod tests {
             assert_eq!(field(Value::Text(text.to_owned())), expected);
         }
         assert_eq!(field(Value::Number(-2.5)), "-2.5");
-        // Quoting comes after that.
+        // Cells are made harmless before they are quoted.
         assert_eq!(
             line(
                 ["=A1,\"x\""]

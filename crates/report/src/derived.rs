@@ -5,12 +5,12 @@
 use tonnage_record::spread::GeometricSpread;
 use tonnage_units::quantity::human::number;
 
-/// A column without a value in any record.
+/// A column whose values are not stored in records.
 #[derive(Debug)]
 pub struct DerivedColumn {
     /// Header.
     pub name: &'static str,
-    /// Where the column appears.
+    /// Report or table in which the column appears.
     pub place: &'static str,
     /// Meaning and formula.
     pub meaning: &'static str,

@@ -1,6 +1,6 @@
 //! Draws the page of `tonnage devices` from the results of [`tonnage_machine::devices`].
 //!
-//! Only formatting is here, with the page of `tonnage engines` in [`engines`]. Detection is in `machine`.
+//! This module only formats; the crate `machine` detects devices. [`engines`] draws the page of `tonnage engines`.
 
 pub mod engines;
 mod fabric;

@@ -23,8 +23,9 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     distinct(known.map(|text| format!("engine: {text}")))
 }
 
-/// Whether the bytes of a record cross a network, or would if its ranks were on several hosts: its engine has a device
-/// that is neither shared memory, which names its only device after itself, nor the device that holds the bytes.
+/// Whether the bytes of a record cross a network, or would do so if its ranks were on several hosts. True if the engine
+/// names a device other than the one that holds the bytes. Shared memory does not count: its device has the provider's
+/// name.
 pub fn may_cross_a_network(record: &Record) -> bool {
     record.effective.iter().any(|ranks| {
         let one = std::iter::once(&ranks.engine);

@@ -59,9 +59,9 @@ fn all() -> impl Iterator<Item = Column> {
     figures.chain(DERIVED.iter().map(Column::Derived))
 }
 
-/// Explains a column by header, with or without unit, or by CSV name, or a term of the glossary, also by its name in
-/// other tools; case is ignored. Explains all columns that share the name. If no column has it, columns with the text in
-/// their names are listed. Without a name, lists all columns.
+/// Explains all columns and glossary terms with this name; case is ignored. A column matches by header, with or without
+/// unit, or by CSV name. A term also matches by its name in other tools. If nothing matches, lists the columns whose
+/// names contain the text. Without a name, lists all columns.
 ///
 /// # Errors
 /// [`Error::Usage`] with the nearest names if nothing matches.
@@ -83,8 +83,8 @@ pub fn explain(name: Option<&str>) -> Result<String> {
     Ok(texts.join("\n"))
 }
 
-/// Returns the field of the figure that a user names by its header, with or without unit, or by its name in CSV; case
-/// is ignored.
+/// Returns the field of a figure from the name that the user gave: the header, with or without unit, or the CSV name.
+/// Case is ignored.
 ///
 /// # Errors
 /// [`Error::Usage`] with the nearest names if there is no such figure.
@@ -101,7 +101,7 @@ pub fn field_of_column(name: &str) -> Result<&'static str> {
     })
 }
 
-/// Shortest text for which columns are searched; a shorter one is in most names.
+/// Minimum length of a text to search for in column names. Shorter texts occur in most names.
 const SEARCHED_MIN: usize = 3;
 
 /// Lists the columns with this text in one of their names.
@@ -160,7 +160,7 @@ impl Column {
         names.map(str::to_lowercase).collect()
     }
 
-    /// Heading in the list: the kinds that have the column, or one report only.
+    /// Heading in the list: the kinds that have the column, or `Of one report:` for a derived column.
     fn heading(self) -> String {
         let Self::Figure(figure) = self else {
             return "Of one report:".to_owned();
@@ -293,7 +293,7 @@ mod tests {
             p90.contains("of        transfer, file, connect, stress, collective\n"),
             "{p90}"
         );
-        // Another report uses another unit.
+        // Reports print p99 in different units, so both columns must be explained.
         let p99 = explain(Some("p99")).unwrap();
         assert!(
             p99.contains("p99 (us)\n") && p99.contains("\np99 (ns)\n"),

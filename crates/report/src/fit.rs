@@ -7,17 +7,17 @@ use super::grid::{align, total_width, width};
 pub struct FittedTable {
     /// Text of the columns that are printed.
     pub columns: Vec<Vec<String>>,
-    /// Whether each of them is right-aligned.
+    /// For each printed column, whether it is right-aligned.
     pub right: Vec<bool>,
     /// Names of the columns that do not fit.
     pub dropped: Vec<String>,
 }
 
-/// Minimum width to which a column of words is cut.
+/// Columns of words are not cut below this width.
 const WORDS_MIN: usize = 8;
 
-/// Fits columns, with their texts, into lines of `most` characters. If those that identify the rows are too wide alone,
-/// the words in them are cut.
+/// Drops the least important columns until the rest fits into lines of `most` characters. If the columns that must stay
+/// are still too wide, cuts the words in the widest one.
 pub fn fit(columns: Vec<(&Column, Vec<String>)>, most: usize) -> FittedTable {
     let mut groups = groups(columns);
     let mut dropped = Vec::new();

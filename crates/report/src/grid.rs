@@ -52,7 +52,7 @@ pub fn draw_columns(mut columns: Vec<Vec<String>>, right: impl Fn(usize) -> bool
     lines.join("\n")
 }
 
-/// Width of columns of these widths, next to each other.
+/// Width of a table with columns of these widths, including the gaps.
 pub fn total_width(widths: &[usize]) -> usize {
     widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
 }
@@ -63,15 +63,15 @@ pub fn width(cells: &[String]) -> usize {
     lines.map(UnicodeWidthStr::width).max().unwrap_or(0)
 }
 
-/// Appends blanks to the cells below a header, so that decimal points are below each other. Columns of anything but
-/// numbers, such as sizes with their units, stay as they are.
+/// Aligns decimal points by appending blanks to the cells below a header. Columns with anything but numbers, such as
+/// sizes with units, stay unchanged.
 pub fn align(column: &mut [String]) {
     let cells = column.get_mut(1..).unwrap_or_default();
     let has_words = |cell: &String| cell.contains(|it: char| it.is_alphabetic() || it == '\n');
     if cells.iter().any(has_words) || !cells.iter().any(|cell| cell.contains('.')) {
         return;
     }
-    // Behind the point, or behind the digits of a whole number.
+    // Width from the decimal point to the end of the cell; zero for a whole number.
     let tail = |cell: &str| {
         let digits = cell.find(|it: char| !(it.is_ascii_digit() || "≥-".contains(it)));
         cell.width() - digits.map_or(cell.width(), |end| cell[..end].width())

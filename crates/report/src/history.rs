@@ -36,7 +36,7 @@ names! {
     }
 }
 
-/// Draws the histories of points with names that contain one of `only`; all points if it is empty.
+/// Draws the histories of points whose names contain one of the texts in `only`, or of all points if `only` is empty.
 ///
 /// # Errors
 /// `Usage` if no name matches, and an error if JSON serialization fails.
@@ -85,7 +85,7 @@ fn page(shown: &[(String, &PointHistory)]) -> String {
         .join("\n")
 }
 
-/// The number of changes, and the largest one.
+/// The number of changes, and the largest change.
 fn result(shown: &[(String, &PointHistory)]) -> ReportResult {
     let changes = shown.iter().flat_map(|(name, history)| {
         let changes = history.changes.iter();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tonnage_machine::HostFacts;
 use tonnage_units::quantity::human::{link_speed, size};
 
-/// Smaller clock differences do not matter when comparing logs.
+/// Clock differences below this do not matter when comparing logs.
 const CLOCK_FINE: Duration = Duration::from_millis(100);
 
 /// Maximum number of devices per line.
@@ -24,7 +24,7 @@ pub struct HostPage {
 /// Whether a host can be used.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostState {
-    /// The host cannot be used. The message starts with its name and ends with the next step to try.
+    /// The host cannot be used. The message starts with the host's name and ends with the next step to try.
     Lost(String),
     /// The program responds on the host.
     There {
@@ -32,7 +32,7 @@ pub enum HostState {
         program: String,
         /// Name that the host uses for itself.
         name: String,
-        /// How far its clock is ahead of this host's, and the uncertainty; both in nanoseconds.
+        /// How far the host's clock is ahead of this host's clock, and the uncertainty; both in nanoseconds.
         clock: Option<(i64, u64)>,
         /// Facts about the host.
         facts: Box<HostFacts>,

@@ -1,7 +1,7 @@
 //! Draws records of any kind. Records of one configuration share a title, tables and footer lines.
 //!
-//! Each kind provides the content through [`Report`]. Order, widths and spacing are decided here, and so is the choice
-//! of report for a record.
+//! Each kind provides the content through [`Report`]. This module decides order, widths and spacing, and which report
+//! draws a record.
 
 use tonnage_record::figures::Row;
 use tonnage_record::kinds::Kind;
@@ -47,7 +47,7 @@ pub trait Report {
     /// Lines below the tables, such as bounds and canaries.
     fn footers(records: &[TypedRecord<'_, Self::Body>]) -> Vec<String>;
 
-    /// Remarks on rows of the first table, which has their marks.
+    /// Remarks on rows of the first table. Rows with remarks are marked in that table.
     fn remarks(_records: &[TypedRecord<'_, Self::Body>]) -> TableRemarks {
         TableRemarks::default()
     }
@@ -62,7 +62,7 @@ pub trait Report {
 pub struct ReportEntry {
     /// Whether this report handles the record.
     pub handles: fn(&Record) -> bool,
-    /// Draws records that it handles.
+    /// Draws records that this report handles.
     pub draw: fn(&[Record], Markup<'_>) -> String,
     /// Returns the parts of the report, for custom layout.
     pub sections: fn(&[Record]) -> Vec<Section>,
@@ -100,7 +100,7 @@ impl ReportEntry {
     }
 }
 
-/// All reports. The first that handles a record draws it.
+/// All reports. The first report that handles a record draws it.
 const REPORTS: &[ReportEntry] = &[
     layers::LAYERS,
     ReportEntry::new::<verify::VerifyTransfers>(),
@@ -122,7 +122,7 @@ pub fn tables(records: &[Record], markup: Markup<'_>) -> String {
     drawn.collect::<Vec<_>>().join("\n")
 }
 
-/// Draws records of a run that goes on, so that there is no result yet.
+/// Draws records of an unfinished run, without a result.
 pub fn unfinished(records: &[Record], view: &View) -> String {
     let sections = sections(records).into_iter();
     let drawn = sections.map(|section| {
@@ -222,7 +222,7 @@ fn section<R: Report>(records: &[TypedRecord<'_, R::Body>]) -> Section {
 /// Heading of the command lines below a report.
 pub const REPRODUCE: &str = "Reproduce with:";
 
-/// Text for something not measured; `skipped` is the word for a skip.
+/// Explains why `who` was not measured; `None` if it was. `skipped` is the word to print for a skip.
 pub(crate) fn not_measured(who: &str, outcome: &Outcome, skipped: &str) -> Option<String> {
     match outcome {
         Outcome::Measured => None,
@@ -231,7 +231,7 @@ pub(crate) fn not_measured(who: &str, outcome: &Outcome, skipped: &str) -> Optio
     }
 }
 
-/// Draws a section: title, remarks on all rows, tables, lines about all rows, remarks on some.
+/// Draws a section: title, remarks on all rows, tables, lines about all rows, then remarks on some rows.
 pub(crate) fn draw_plain(section: &Section, view: &View) -> String {
     let tables = section.tables.iter();
     let tables: Vec<String> = tables
@@ -262,7 +262,7 @@ pub(crate) fn draw_plain(section: &Section, view: &View) -> String {
     }
     parts.extend(lines(&section.remarks.of_all));
     if !tables.is_empty() {
-        // An empty line separates multiple tables from the text after them.
+        // An empty line shows that the text after several tables is about all of them.
         let end = if section.tables.len() > 1 { "\n" } else { "" };
         parts.push(tables + end);
     }

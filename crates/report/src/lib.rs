@@ -10,10 +10,10 @@
 //! | [`history`] | a metric over runs |
 //! | [`compare`] | comparison of two sides, with a verdict per point |
 //! | [`export`] | exports for Prometheus, CI systems and github-action-benchmark |
-//! | [`layers`] | the fraction that each layer keeps of the one below |
-//! | [`result`] | the result that a report begins with |
+//! | [`layers`] | bandwidth of each layer relative to the layer below |
+//! | [`result`] | the result at the start of a report |
 //! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
-//! | `column`, `grid`, `fit` | one column and its unit; aligned text; the columns that a screen has room for |
+//! | `column`, `grid`, `fit` | a column and its unit; aligned text; choice of the columns that fit a screen |
 //! | [`remarks`] | remarks on rows |
 //! | [`view`] | choices of the user: width, columns, units |
 //! | [`csv`] | all figures, for programs |
@@ -28,9 +28,9 @@
 //! | [`devices`] | the pages of `tonnage devices` and `tonnage engines` |
 //! | [`text`] | line wrapping |
 //!
-//! Nothing here measures or reads files, and tables know no engine by name. Records come from `tonnage_record`, host
-//! facts from `tonnage_machine`, lists from the caller. [`tonnage_record::figures`] defines the figures; [`layout`]
-//! lays them out.
+//! This crate measures nothing and reads no files, and its tables know no engine by name. Records come from
+//! `tonnage_record`, and host facts from `tonnage_machine`. [`tonnage_record::figures`] defines the figures; [`layout`]
+//! arranges them.
 
 #![forbid(unsafe_code)]
 
@@ -106,7 +106,7 @@ impl Default for Format {
     }
 }
 
-/// Formats records, with tables as [`View::default`] has them.
+/// Formats records; tables use [`View::default`].
 ///
 /// # Errors
 /// If a record cannot be serialized.
@@ -135,7 +135,7 @@ pub fn render_for(format: Format, records: &[Record], view: &View) -> Result<Str
     }
 }
 
-/// Formats the records of a run that goes on, as plain-text tables without a result.
+/// Formats the records of an unfinished run as plain-text tables without a result.
 pub fn render_unfinished(records: &[Record], view: &View) -> String {
     unfinished(&final_attempts(records), view)
 }

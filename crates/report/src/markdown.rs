@@ -30,7 +30,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// A paragraph. Its beginning is escaped so that it is not taken as a heading or list.
+/// Formats a paragraph. Escapes its start, so that Markdown does not treat it as a heading or list.
 pub fn paragraph(text: &str) -> String {
     let text = escaped(text.trim_start());
     // Headings, lists and setext underlines start with these characters.

@@ -12,7 +12,7 @@ pub fn describe(place: Placed) -> String {
     format!("{place} ({})", place.describe())
 }
 
-/// Whether two records may share a table. A record without measurements fits any table.
+/// Whether two records may share a table: their placements must be equal. A record without measurements fits any table.
 pub fn may_share_table(left: &Record, right: &Record) -> bool {
     let is_open =
         |record: &Record| record.placement().is_none() && record.outcome != Outcome::Measured;

@@ -1,6 +1,7 @@
-//! Compares published figures for the same cells with ours: one table per published table, in its units.
+//! Compares published figures with ours: one table per published table, in the units of that table.
 //!
-//! Records name the rows that apply to them. Published figures for files appear as separate lines in the file report.
+//! Each record lists the published rows to compare it with. Published figures for files appear as separate lines in the
+//! file report.
 
 use tonnage_plan::published::PublishedCell;
 use tonnage_record::figures::{Figure, Row, Style, figure_by_field};
@@ -83,18 +84,18 @@ fn one<'a>(
     Some(drawn.with_title(format!("beside {}:", table.what)))
 }
 
-/// Place of a column in a table.
+/// Role of a column in a table.
 #[derive(Clone, Copy)]
 enum Place {
     /// Identifies rows.
     Key,
     /// A measured value.
     Ours,
-    /// Belongs to the measured value before it.
+    /// The published value or the ratio, printed only with the measured value before it.
     Attached,
 }
 
-/// The engine column, if rows of several engines would be indistinguishable.
+/// The engine column. `None` if the table already has it, or if all rows have the same engine.
 fn engine_column(
     columns: &[(&str, PublishedColumn)],
     rows: &[(&Record, &PublishedRow)],
@@ -113,7 +114,7 @@ fn engine_column(
     (!is_there && names.any(|other| other != first)).then_some(engine)
 }
 
-/// Cells of a column: only our value for an option; ours, theirs and the ratio for a figure.
+/// Cells of a column. An option has one cell: our value. A figure has three: ours, theirs and the ratio.
 fn cells_of(
     record: &Record,
     (header, column): &(&str, PublishedColumn),

@@ -1,14 +1,14 @@
-//! Remarks on rows of a table: a mark in the row, and the text once. What holds for all rows stands above the table,
-//! what holds for some below it, in the order of the rows.
+//! Remarks on rows of a table. Each text is printed once: above the table if it applies to all rows, otherwise below.
+//! Remarks below the table are numbered, and the rows have their numbers as marks.
 
 use super::text::distinct;
 
 /// A remark on one row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// Word in the row in addition to the number, such as FAILED; empty for none.
+    /// Word to print in the row before the number, such as FAILED; empty for none.
     pub word: &'static str,
-    /// The remark without the details of the row. Rows with the same one share a number.
+    /// The remark without the details of the row. Rows with the same word and short remark share a number.
     pub short: String,
     /// The remark with details, and the next thing to do.
     pub full: String,
@@ -48,17 +48,17 @@ pub struct TableRemarks {
     pub marks: Vec<String>,
     /// Remarks on all rows.
     pub of_all: Vec<GroupedRemark>,
-    /// Remarks on some rows, from number 1 on.
+    /// Remarks on some rows, numbered from 1.
     pub numbered: Vec<GroupedRemark>,
 }
 
 /// A remark with its rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupedRemark {
-    /// Begin of its line: its number, or the number of rows.
+    /// Start of the line: the remark's number such as `[1]`, or `! 5 of 5 rows` for a remark on all rows.
     head: String,
     short: String,
-    /// Each different text with details, with the names of its rows.
+    /// Each distinct detailed text, with the names of its rows.
     full: Vec<(String, Vec<String>)>,
     rows: Vec<String>,
 }
@@ -116,7 +116,7 @@ impl TableRemarks {
     }
 }
 
-/// Names of rows that a remark lists; of more it prints the number.
+/// Maximum number of rows that a remark lists by name. For more rows, it prints their number.
 const NAMED_MAX: usize = 4;
 
 impl GroupedRemark {

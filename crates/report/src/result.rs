@@ -20,11 +20,11 @@ pub struct ReportResult {
 pub enum ResultWord {
     /// Everything requested was done, and is correct.
     Pass,
-    /// Within the limits, but not as expected.
+    /// Worse than expected, but not enough to fail.
     Warn,
     /// Something is wrong or missing; the command ends with an error.
     Fail,
-    /// It could not be found out.
+    /// The verdict could not be determined.
     Error,
     /// Nothing was done, which is allowed.
     Skip,
@@ -62,7 +62,7 @@ impl ReportResult {
         self
     }
 
-    /// The word, and the lines wrapped to the right of it, at most `width` wide. Without a trailing newline.
+    /// Formats the word, with the lines to the right of it wrapped at `width`. Without a trailing newline.
     pub fn plain(&self, width: usize) -> String {
         let indent = self.word.name().len() + 2;
         let heads = std::iter::once(self.word.name()).chain(std::iter::repeat(""));
@@ -97,7 +97,7 @@ impl From<CheckVerdict> for ResultWord {
     }
 }
 
-/// Result of a record that was skipped.
+/// Result of a skipped record: FAIL, unless the record is optional or the time limit of the run had passed.
 pub(crate) fn not_done(record: &Record, why: &str) -> ReportResult {
     let word = match record.is_fine() {
         true => ResultWord::Skip,

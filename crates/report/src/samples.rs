@@ -96,7 +96,7 @@ pub fn published() -> Vec<Record> {
     ]
 }
 
-/// Batches of four pairs with two threads each, and batches without latencies.
+/// Batches of four pairs with two threads each, and batches for which no latencies were recorded.
 pub fn batches_without_max() -> Vec<Record> {
     let several = three_trials(
         sample(Pacing::Batch { batch: 16 }, 4096)
@@ -190,7 +190,7 @@ pub fn clients() -> Vec<Record> {
     records
 }
 
-/// Returns the record of a pair that moves data in both directions, slightly more of them back.
+/// Record of a pair that moves data in both directions: 40 % forward and 60 % back.
 fn both_ways() -> Record {
     let pair =
         sample(Pacing::Stream { depth: 12 }, 64).with(|point| point.roles.bidirectional = true);
@@ -339,7 +339,8 @@ fn pair(initiator: u32, target: u32, payload_bytes: u64, bandwidth_bytes_per_s: 
     }
 }
 
-/// Traffic files: one with all pairs printed, and one so large that only the most slowed pairs are printed.
+/// Traffic files: one small enough that all pairs are printed, and one so large that only the slowest pairs are
+/// printed.
 pub fn traffic_files() -> Vec<Record> {
     [(4, 1), (9, 4)].map(traffic_file).into()
 }
@@ -457,7 +458,7 @@ pub fn verifies() -> Vec<Record> {
     records
 }
 
-/// One sample of every transfer report.
+/// Samples of all transfer reports.
 pub fn all() -> Vec<Record> {
     [
         batches(),
@@ -493,7 +494,7 @@ pub fn of_other_kinds() -> Vec<Record> {
     .concat()
 }
 
-/// Every example that has tables of its own.
+/// All samples, grouped by report.
 pub fn all_tables() -> Vec<Vec<Record>> {
     let intervals = intervals().into_iter().map(|record| vec![record]);
     let transfers = [
@@ -534,7 +535,7 @@ pub fn of_all_kinds() -> Vec<Record> {
     [all(), of_other_kinds()].concat()
 }
 
-/// A host with this name, on which all ranks are.
+/// A host with this name that runs all ranks.
 pub fn on_host(name: &str) -> HostGroup {
     let machine = serde_json::json!({
         "os": "Debian", "kernel": "6.1", "architecture": "x86_64",

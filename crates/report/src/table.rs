@@ -69,7 +69,7 @@ impl<'a> TableBuilder<'a> {
         self
     }
 
-    /// Adds columns for those fields that have a value in any line.
+    /// Adds a column for each field that has a value in at least one line.
     #[must_use]
     pub fn if_known(mut self, fields: &[&str]) -> Self {
         let known = figures(fields).filter(|figure| {
@@ -94,7 +94,7 @@ impl<'a> TableBuilder<'a> {
         self
     }
 
-    /// Adds a column behind that of a figure.
+    /// Adds a column after the column of a figure.
     #[must_use]
     pub fn after(mut self, field: &str, column: Option<Column>) -> Self {
         let name = figure_by_field(field).map(|figure| figure.name);
@@ -105,7 +105,8 @@ impl<'a> TableBuilder<'a> {
         self
     }
 
-    /// Leaves out the column of a figure, for people, if the title has the value of all rows.
+    /// Leaves out the column of a figure in plain text if all rows have the same value, because the title then shows
+    /// it.
     #[must_use]
     pub fn in_title_if_same(mut self, field: &str) -> Self {
         let name = figure_by_field(field).map(|figure| figure.name);
@@ -183,8 +184,8 @@ impl TitledTable {
         }
     }
 
-    /// A table of rows, starting with the header. `right` selects right-aligned columns, which are left out where a
-    /// screen has no room for them.
+    /// Creates a table of rows, starting with the header. `right` selects right-aligned columns. Narrow screens may
+    /// leave out these columns.
     pub fn new(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> Self {
         let mut rows = rows.into_iter();
         let header = rows.next().unwrap_or_default();
@@ -227,7 +228,8 @@ impl TitledTable {
         self
     }
 
-    /// Replaces the rows in plain text, for tables with narrower column gaps than usual.
+    /// Sets the text to print instead of the rows in plain text, for tables with narrow column gaps. A screen that is
+    /// too narrow for this text gets the rows.
     #[must_use]
     pub fn with_plain_text(mut self, lines: String) -> Self {
         self.plain_text = Some(lines);

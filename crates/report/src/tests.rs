@@ -16,7 +16,7 @@ use super::{Format, render, render_for, samples};
 
 mod schema;
 
-/// Checks that no line is wider than a wide screen or has trailing blanks.
+/// Checks that no line is wider than [`WIDTH`] or has trailing blanks.
 #[track_caller]
 pub fn fits(page: &str) {
     fits_in(page, WIDTH);
@@ -66,7 +66,7 @@ fn every_table_fits_the_screen() {
     }
 }
 
-/// The documentation lists the columns in the order in which their figures declare to be left out.
+/// docs/METHODOLOGY.md must list the columns in the order in which narrow screens leave them out.
 #[test]
 fn the_documented_order_is_that_of_the_figures() {
     let page = include_str!("../../../docs/METHODOLOGY.md");
@@ -183,8 +183,8 @@ fn a_results_file_may_hold_all_kinds() {
 fn csv_of_files_has_a_row_per_phase_and_per_mixed_part() {
     let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
-    // Two phases; one with its reads and its writes; one completed before the disk was full; none; two phases of three
-    // trials; and the header.
+    // Rows: two phases; one phase with a row each for reads and writes; one phase completed before the disk was full; a
+    // record without phases; two phases of three trials; and the header.
     assert_eq!(text.matches("\r\n").count(), 2 + 3 + 1 + 1 + 2 + 1);
 }
 

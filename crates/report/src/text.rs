@@ -3,8 +3,8 @@
 /// Maximum line width of a report.
 pub const WIDTH: usize = 120;
 
-/// Wraps text at spaces to at most `width` characters per line, and indents continuation lines by `indent`. Longer
-/// words are not split; existing line breaks are kept.
+/// Wraps text at spaces to at most `width` characters per line, and indents continuation lines by `indent`. Keeps
+/// existing line breaks, and does not split words longer than `width`.
 pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -44,7 +44,7 @@ pub fn entry_in(width: usize, head: &str, indent: usize, body: &str) -> String {
     )
 }
 
-/// `1 rank`, `2 ranks`.
+/// Formats a number with its noun: `1 rank`, `2 ranks`.
 pub(crate) fn counted(number: impl Into<u64>, what: &str) -> String {
     match number.into() {
         1 => format!("1 {what}"),

@@ -1,7 +1,7 @@
 //! Draws the final page of a tour: this machine's hardware, its upper bounds, and how close measured paths come to
 //! them.
 //!
-//! A pure function; its input was read and measured elsewhere.
+//! Drawing is a pure function: the caller reads and measures its input.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ use crate::transfer::CPU_SHARE_LEAST;
 /// Maximum line width of the page.
 const WIDTH: usize = 100;
 
-/// Input of the page.
+/// Data from which the page is drawn.
 pub struct Tour<'a> {
     /// Inventory of this host.
     pub inventory: &'a Inventory,
@@ -138,7 +138,7 @@ fn harness_overhead(records: &[TransferRecord<'_>]) -> String {
     lines.map(|line| format!("\n{line}")).collect()
 }
 
-/// Latency of 8 bytes one way, and of a read, compared with a cache line transfer.
+/// Table of ping-pong latencies. One-way latencies are compared with the transfer of a cache line.
 fn latency(records: &[TransferRecord<'_>]) -> String {
     let mut rows = vec![header(&[OPERATION, TIMED, P50, P99, CACHE_LINE, ABOVE])];
     let several = places(records).len() > 1;

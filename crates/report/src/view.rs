@@ -20,43 +20,44 @@ names! {
     }
 }
 
-/// How tables are printed for people. The default prints every column, however wide, with short notes.
+/// How tables are printed for people. The default prints all columns at any width, with short notes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
-    /// Characters in a line of the screen. Columns that do not fit are left out, and named. `None` prints all of them.
+    /// Width of the screen in characters. Columns that do not fit are left out, and a line names them. `None` prints
+    /// all columns.
     pub width: Option<usize>,
-    /// Fields of the figures to print in place of the columns of the reports; empty for those of the reports.
+    /// Fields of the figures that the user chose as columns; if empty, each report prints its own columns.
     pub fields: Vec<&'static str>,
-    /// Unit of all bandwidths; `None` for the units of the columns.
+    /// Unit of all bandwidths; `None` keeps each column's own unit.
     pub unit: Option<BandwidthUnit>,
     /// Prints only tables, without titles, notes and other lines.
     pub quiet: bool,
     /// Prints the whole text of notes.
     pub full_notes: bool,
-    /// Marks failures and warnings with colours. Their words say the same.
+    /// Colours the words that mark failures and warnings.
     pub colored: bool,
 }
 
 impl View {
-    /// Maximum length of lines of text: longer ones are hard to read, however wide the screen is.
+    /// Maximum length of a line of text. It is limited on wide screens too, because long lines are hard to read.
     pub fn text_width(&self) -> usize {
         self.width.map_or(WIDTH, |width| width.min(WIDTH))
     }
 }
 
-/// Words that mark failures, and words of warnings. Both are in the text that has no colours too.
+/// Words to colour as failures, then words to colour as warnings. Uncoloured text has the same words.
 const MARKED: [(&[&str], &str); 2] = [
     (&["FAILED", "FAIL ", "OFF PATH"], "\x1b[1;31m"),
     (&["WARN ", "! "], "\x1b[1;33m"),
 ];
 
-/// Marks words for a terminal.
+/// Colours the marked words for a terminal.
 pub(crate) fn colored(text: &str) -> String {
     let line = |line: &str| {
         let mut line = line.to_owned();
         for (words, color) in MARKED {
             for word in words {
-                // Warnings begin a line.
+                // Words that end with a blank count only at the start of a line.
                 let is_marked = match word.ends_with(' ') {
                     true => line.starts_with(word),
                     false => line.contains(word),

@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 6;
 /// Maximum number of counters to list. The records have the rest.
 const TROUBLES_MAX: usize = 8;
 
-/// Why the path of a measured point is not proven; `None` if it is, or if its engine names no device.
+/// Why the path of a measured point is not proven; `None` if it is proven, or if the engine names no device.
 pub fn unproven(record: TransferRecord<'_>) -> Option<String> {
     let path = record.wire_proof.as_ref().filter(|path| !path.crossed)?;
     Some(format!("path not proven: {}", path.why.join("; ")))
@@ -28,8 +28,8 @@ fn transfer(record: &Record) -> Option<TransferRecord<'_>> {
     Some(TransferRecord { record, body })
 }
 
-/// Error message of `--require-path`: the number of measured points without proof, and the reason for the first. `None`
-/// if all are proven. File experiments move no data between ranks, so they need no proof.
+/// Error message of `--require-path`: the number of measured points without proof, and the reason for the first one.
+/// `None` if all points are proven. File experiments move no data between ranks, so they need no proof.
 pub fn lacks_proof(records: &[Record]) -> Option<String> {
     let records = final_attempts(records);
     let measured = records
@@ -65,13 +65,13 @@ pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> V
         .collect()
 }
 
-/// Devices that the payload of every point crossed.
+/// Devices that the payload crossed; `None` unless the path of every point is proven.
 fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     if !paths.clone().all(|path| path.crossed) {
         return None;
     }
     let most = paths.clone().map(|path| path.devices_crossed).max()?;
-    // Large runs list only devices with trouble.
+    // Records of large runs list only devices with errors.
     let all_listed = paths
         .clone()
         .all(|path| path.devices.len() == path.devices_named as usize);
@@ -197,7 +197,7 @@ mod tests {
         let lost = lines_for(&[("RetransSegs", 12), ("TCPFastRetrans", 12)]);
         assert!(lost.contains("counted 12 RetransSegs"), "{lost}");
         assert!(!lost.contains("reordering"), "{lost}");
-        // A few duplicates do not explain the rest.
+        // If only a few retransmissions were duplicates, the others still count as loss.
         let some = lines_for(&[("RetransSegs", 12), ("TCPDSACKRecv", 5)]);
         assert!(some.contains("counted 12 RetransSegs"), "{some}");
         // Reordering was observed, and no loss is proven.

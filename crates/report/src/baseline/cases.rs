@@ -1,4 +1,4 @@
-//! Short names of cases. What all rows of a table share stands in a line above it.
+//! Shortens the names of cases: a line above the table shows the keys, metric and unit that all rows share.
 
 use tonnage_judge::check::reason::with_unit;
 use tonnage_units::quantity::human::number;
@@ -8,13 +8,13 @@ use crate::text::{WIDTH, distinct, wrap};
 /// Unit of bandwidths.
 const BYTES_PER_S: &str = "bytes/s";
 
-/// The key that stays in each name even if all rows share it.
+/// Prefix of the size, which stays in each name even if all rows have the same size.
 const SIZE: &str = "size=";
 
 /// Name, metric and unit of a row.
 pub type Case<'a> = (&'a str, &'a str, &'a str);
 
-/// What the rows of a table share.
+/// Keys, metric and unit that all rows of a table share.
 pub struct Cases {
     pairs: Vec<String>,
     metric: Option<String>,
@@ -22,7 +22,8 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Finds what these rows share. A name without pairs is that of a device, and does not count.
+    /// Finds the keys, metric and unit that these rows share. Names without `key=value` pairs are names of devices; the
+    /// search for shared keys skips them.
     pub fn new<'a>(cases: impl Iterator<Item = Case<'a>> + Clone) -> Self {
         let mut of_points = cases.clone().map(|(name, ..)| pairs(name).1);
         let mut shared = of_points
@@ -85,7 +86,7 @@ impl Cases {
     }
 }
 
-/// The words of a name, and the `key=value` pairs after them.
+/// Splits a name into its words and the `key=value` pairs after them.
 fn pairs(name: &str) -> (&str, Vec<&str>) {
     match name.rsplit_once(' ') {
         Some((before, pairs)) if pairs.contains('=') => (before, pairs.split(',').collect()),

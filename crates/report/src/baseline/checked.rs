@@ -1,4 +1,4 @@
-//! Draws a check report: the result, one row per figure, points left out for lack of time, then the one-line reason.
+//! Draws a check report: the result, one row per figure, points skipped for lack of time, then the reason on one line.
 
 use tonnage_judge::check::entry::EntryVerdict;
 use tonnage_judge::check::nodelist::fold_names;
@@ -64,7 +64,7 @@ pub fn page(report: &CheckReport) -> String {
     format!("{text}{}\n", report.reason)
 }
 
-/// The result, with the row behind it.
+/// The result, with the worst row as its reason.
 fn result(report: &CheckReport) -> ReportResult {
     let word = ResultWord::from(report.verdict);
     let figures = counted(report.entries.len() as u64, "figure");
@@ -139,7 +139,7 @@ fn distance(entry: &EntryVerdict, value: f64) -> String {
 fn row(entry: &EntryVerdict, cases: &Cases, is_of_one: bool) -> Vec<String> {
     let figure = |value| cases.figure(&entry.unit, value);
     let side = if entry.is_high_better() { '<' } else { '>' };
-    // A device has no figures of its own.
+    // Entries for devices have a verdict but no measured value.
     let of_point = |text: String| match entry.is_of_device() {
         true => "-".to_owned(),
         false => text,

@@ -1,4 +1,5 @@
-//! Draws a check of several hosts: the result, one row per group of hosts with equal results, then the one-line reason.
+//! Draws a check of several hosts: the result, one row per group of hosts with equal results, then the reason on one
+//! line.
 
 use tonnage_judge::check::each_host::EachHostReport;
 
@@ -13,7 +14,7 @@ const HOSTS_COLUMNS_MAX: usize = 36;
 /// Maximum width of a reason within its cell.
 const WHY_COLUMNS_MAX: usize = 60;
 
-/// Draws the report, the worst verdict first. Its last line is the reason.
+/// Draws the report with the worst verdict first. The last line is the reason.
 pub fn page(report: &EachHostReport) -> String {
     let own = report
         .each

@@ -1,4 +1,4 @@
-//! Draws baselines: a new baseline, the differences between two, and hosts compared with one.
+//! Draws baselines: a new baseline, the differences between two baselines, and hosts compared with a baseline.
 
 mod cases;
 mod checked;
@@ -223,7 +223,7 @@ pub fn drifted(entries: &[DriftedEntry], [old, new]: [&str; 2]) -> String {
     text
 }
 
-/// The number of each drift, and the entry that has drifted furthest to the worse.
+/// Number of entries per kind of drift, and the entry that got worse by the largest ratio.
 fn result(entries: &[DriftedEntry]) -> ReportResult {
     let totals = Drift::ALL.into_iter().filter_map(|drift| {
         let count = entries.iter().filter(|entry| entry.drift == drift).count();

@@ -1,5 +1,5 @@
-//! Records compared with a baseline, as separate parts for custom layout: one table per kind of host, and notes on
-//! points without an entry.
+//! Compares records with a baseline and returns separate parts for custom layout: one table per kind of host, and notes
+//! on points without an entry.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ const RIGHT: [DerivedColumn; 5] = [CHECK_MEASURED, BASE_MEDIAN, BASE_WARN, BASE_
 pub struct RecordsCheckTables {
     /// Overall verdict and its reason.
     pub reason: String,
-    /// Number of each verdict, and the failed hosts.
+    /// Number of entries per verdict, and the failed hosts.
     pub totals: String,
     /// One table per kind of host, titled with the kind.
     pub kinds: Vec<TitledTable>,

@@ -1,4 +1,4 @@
-//! Golden output for a baseline, the differences between two, and a check.
+//! Golden output for a baseline, for the differences between two baselines, and for a check.
 
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::build::{BuiltBaseline, LeftOutPoint, SlowHost};
@@ -96,7 +96,7 @@ fn a_check_ends_with_its_reason() {
     fits(&page);
     assert_eq!(page.lines().last(), Some(report.reason.as_str()));
     insta::assert_snapshot!("check", page);
-    // The JSON that scripts read is lossless.
+    // JSON must keep every field of the report.
     let text = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<CheckReport>(&text).unwrap(), report);
 }

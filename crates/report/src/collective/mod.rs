@@ -1,4 +1,4 @@
-//! Reports on collectives: one table of backends and sizes per operation, and one of ranks if requested. Tables of
+//! Reports on collectives: per operation, one table of backends and sizes, and a table of ranks if requested. Tables of
 //! groups are in `groups`.
 
 mod groups;
@@ -34,10 +34,10 @@ const ROW_KEYS: &[&str] = &["call_size_bytes", "engine"];
 /// Figures shown in the title if they are equal in all rows.
 const ELEMENTS: &[&str] = &["dtype", "reduction"];
 
-/// Confidence interval of the time. Shown only without a ratio to another backend, because that has its own.
+/// Confidence interval of the time. Hidden if there are several backends: their ratios have intervals instead.
 const INTERVAL: &[&str] = &["call_ci95_fraction"];
 
-/// Chosen algorithm and its time.
+/// Algorithm and message size that the backend chose, and the mean time of a call.
 const ALGORITHM: &[&str] = &["chosen_algorithm", "chosen_chunk_bytes", "call_ns_mean"];
 
 /// Result figures.
@@ -200,7 +200,7 @@ fn ranks(point: &CollectivePoint) -> String {
     }
 }
 
-/// Qualifier for values that apply per group.
+/// Suffix of values that apply to each group instead of all ranks.
 fn of_group(point: &CollectivePoint) -> &'static str {
     match point.grouping().count() {
         1 => "",
@@ -208,8 +208,8 @@ fn of_group(point: &CollectivePoint) -> &'static str {
     }
 }
 
-/// Memory of the elements as actually used. A library that allocates its own tensors may differ from the plan. If
-/// backends differ, each is named.
+/// Memory that held the elements. It may differ from the plan, because some libraries allocate their own tensors. If
+/// backends used different memory, each backend is named.
 fn memory(records: &[CollectiveRecord<'_>], asked: &str) -> String {
     let rows = records.iter().flat_map(|it| Row::all_of_record(it.record));
     let mut of_backends: Vec<(&str, &str)> = Vec::new();
@@ -260,13 +260,14 @@ fn across(across: RankTime) -> &'static str {
     }
 }
 
-/// Speedup of each backend over the first. Trials alternate between backends, so trials of the same turn are compared.
+/// Speedup of each backend over the first. Trials alternate between backends, so trials with the same number are
+/// compared.
 fn speedups(record: &CollectiveRecord<'_>) -> Vec<String> {
     let (backends, across) = (&record.body.backends, record.body.point.across);
     if backends.len() < 2 {
         return vec![String::new(); backends.len().max(1)];
     }
-    // A backend that moved no data shows only call overhead, so it gets no speedup.
+    // The time of a backend that moved no data is only call overhead, so that backend gets no speedup.
     let moves = record.body.point.op != Collective::Barrier;
     let times = |backend: &BackendRecord| -> Vec<f64> {
         let summary = backend.summary.iter();
@@ -287,8 +288,8 @@ fn speedups(record: &CollectiveRecord<'_>) -> Vec<String> {
     backends.iter().enumerate().map(cell).collect()
 }
 
-/// Formats the time of the first backend divided by that of another one, such as `27.8x slower ± 3 %`, with the relative
-/// half-width of its interval, if any.
+/// Formats the time of the first backend divided by the time of another backend, such as `27.8x slower ± 3 %`. The
+/// percentage is the relative half-width of the ratio's interval, if any.
 fn times_faster(ratio: GeometricSpread) -> String {
     let (factor, word) = match ratio.mean {
         mean if mean < 1.0 => (1.0 / mean, "slower"),

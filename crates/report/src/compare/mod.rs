@@ -1,4 +1,4 @@
-//! Reports a comparison: the result, a verdict per point, then what differs between the sides.
+//! Reports a comparison: the result, a verdict per point, then other differences between the sides.
 //!
 //! | file | what it draws |
 //! | --- | --- |
@@ -89,7 +89,7 @@ pub struct ComparisonTables {
     pub verdicts: TitledTable,
     /// Runs that were left out, and remarks, referenced by number in the table.
     pub notes: Vec<String>,
-    /// Differences in the surroundings; `None` if there are none.
+    /// Differences in program, configuration, machine and variables; `None` if there are none.
     pub differences: Option<TitledTable>,
     /// Remarks on the differences.
     pub about: Vec<String>,
@@ -179,7 +179,7 @@ fn head(comparison: &Comparison, names: [&str; 2], labels: &Labels) -> Vec<Strin
     std::iter::once(head).chain(keys).collect()
 }
 
-/// The metrics that any point has, with their units.
+/// All metrics that occur in the comparison, with their units.
 fn metrics(comparison: &Comparison) -> Vec<&'static str> {
     let measured = comparison.points.iter().filter(|it| it.field.is_some());
     distinct(measured.map(metric))
@@ -304,7 +304,7 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
             .for_each(|row| at.into_iter().for_each(|at| row[at].clear()));
     }
     if metrics(comparison).len() < 2 {
-        // The head names the only one.
+        // With a single metric, the line above the table names it.
         let at = labels.columns.len();
         rows[1..].iter_mut().for_each(|row| row[at].clear());
     }
@@ -322,12 +322,12 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
     (rows, notes.collect())
 }
 
-/// Number of runs on both sides behind a point's values.
+/// Number of runs on each side from which the point's values come.
 fn runs(judged: &PointJudgement) -> [usize; 2] {
     [judged.a, judged.b].map(|side| side.map_or(0, |side| side.runs))
 }
 
-/// Whether the values, if any, come from all these runs.
+/// Whether the point's values come from all runs of each side. True if the point has no values.
 fn has_all_runs(judged: &PointJudgement, all: [usize; 2]) -> bool {
     judged.a.or(judged.b).is_none() || runs(judged) == all
 }

@@ -1,5 +1,5 @@
-//! The result of a comparison: the verdict that matters most, the row or cause behind it, and the number of each other
-//! verdict.
+//! The result of a comparison: the most important verdict with its row or cause, then the number of points with each
+//! other verdict.
 
 use tonnage_judge::compare::Comparison;
 use tonnage_judge::criteria::{FailOn, PointVerdict};
@@ -11,7 +11,7 @@ use super::{interval, metric, value};
 use crate::result::{ReportResult, ResultWord};
 use crate::text::distinct;
 
-/// Maximum number of differences to name one by one. More are named by their first parts.
+/// Maximum number of keys to name in full. If more keys differ, only their first parts are named.
 const DIFFERENCES_MAX: usize = 3;
 
 /// The result. `fail_on` are the verdicts that make the comparison fail.
@@ -27,13 +27,13 @@ pub fn of(comparison: &Comparison, labels: &Labels, fail_on: &[FailOn]) -> Repor
         None => ResultWord::Result,
     };
     let worse = found.iter().find(|it| **it == PointVerdict::Worse);
-    // Of equal numbers, the first verdict of the list is the more important one.
+    // If several verdicts have the same number of points, the first in the list is the most important.
     let most = found.iter().rev().max_by_key(|it| comparison.count(**it));
     let lead = failing.or(worse).or(most).copied();
     let lead = lead.unwrap_or(PointVerdict::NotMeasured);
     let mut result = word.with(line(comparison, labels, lead));
     let others: Vec<PointVerdict> = found.into_iter().filter(|it| *it != lead).collect();
-    // Its cause may invalidate most of the table.
+    // The cause of `NotComparable` may invalidate most of the table, so it gets a line of its own.
     let (causes, others): (Vec<_>, Vec<_>) = others
         .into_iter()
         .partition(|it| *it == PointVerdict::NotComparable);
@@ -55,7 +55,7 @@ pub fn name(verdict: PointVerdict) -> String {
     verdict.name().replace('-', " ")
 }
 
-/// The number of points with this verdict, and the row or cause behind it.
+/// The number of points with this verdict, and the row or cause that explains it.
 fn line(comparison: &Comparison, labels: &Labels, verdict: PointVerdict) -> String {
     let points = comparison.points.iter().zip(&labels.points);
     let own: Vec<(&PointJudgement, &String)> =
@@ -120,7 +120,7 @@ fn cause(own: &[(&PointJudgement, &String)]) -> Option<String> {
     })
 }
 
-/// Names the differing surroundings, and the option that compares anyway.
+/// Names the differing keys, and the option that compares in spite of them.
 fn accepting(keys: &[String]) -> String {
     let names = match keys.len() > DIFFERENCES_MAX {
         true => distinct(

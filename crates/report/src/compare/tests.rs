@@ -163,7 +163,8 @@ fn labels_are_neither_formulas_nor_markup() {
     assert_eq!(labels, ["'=1+2|<script>", "plain"]);
 }
 
-/// A failed record of phases has none or only some of the phase keys.
+/// A failed record lacks some or all phases. Each lacking phase must be reported as missing, not as an additional
+/// point.
 #[test]
 fn failed_files_belong_to_the_phases_that_they_lack() {
     let of = |name: &str| runs(&[samples::files::buffered()], name, [1.0; 3]);
@@ -190,7 +191,8 @@ fn failed_files_belong_to_the_phases_that_they_lack() {
     }
 }
 
-/// Keys are not truncated, because --accept takes them. A point with fewer runs than the side shows its runs.
+/// Keys must not be truncated, because users copy them to --accept. If a point has fewer runs than its side, the table
+/// shows the number.
 #[test]
 fn long_keys_and_fewer_runs_are_shown() {
     let mut comparison = comparison();

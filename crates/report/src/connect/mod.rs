@@ -1,4 +1,4 @@
-//! Reports on connections: one table of setup rates, one of the time per setup step.
+//! Reports on connections: a table of setup rates, and a table of the time per setup step.
 
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::body::Part;
@@ -12,7 +12,7 @@ use crate::text::{counted, extend_distinct};
 use crate::transfer::notes;
 use crate::{engine, place};
 
-/// Report on connections: a table of points and one of steps per configuration.
+/// Report on connections: for each configuration, a table of points and a table of setup steps.
 pub struct Connections;
 
 /// Columns of the table of points.
@@ -98,7 +98,7 @@ fn shared(point: &ConnectPoint) -> ConnectPoint {
     }
 }
 
-/// Distinguishes a point from others in its table.
+/// Describes a point by the options that vary within its table.
 fn point_words(record: &ConnectRecord<'_>) -> String {
     let ConnectPoint {
         threads,

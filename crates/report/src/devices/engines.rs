@@ -28,14 +28,14 @@ struct Listed {
     names: Vec<(String, String)>,
     /// Why the engine cannot be used here.
     missing: Option<String>,
-    /// Command-line option that takes its own options.
+    /// Command-line option that sets the entry's own options.
     asked_by: &'static str,
     options: &'static [EngineOption],
     libraries: &'static [Library],
 }
 
-/// Lists the engines, memories and backends of this program, each with its description. `missing` returns the reason why
-/// an engine for files cannot be used here.
+/// Lists the engines, memories and backends of this program, each with its description. `missing` returns the reason
+/// why an engine for files cannot be used here.
 pub fn list(lists: &Lists, missing: impl Fn(&str) -> Option<String>) -> String {
     let mut page = String::new();
     for group in groups(lists, missing) {
@@ -45,7 +45,8 @@ pub fn list(lists: &Lists, missing: impl Fn(&str) -> Option<String>) -> String {
     page.trim_start().to_owned()
 }
 
-/// Lists one engine, memory or backend with its options and libraries. Entries of several sorts may share a name.
+/// Lists one engine, memory or backend with its options and libraries. If entries of several sorts share the name,
+/// lists all of them.
 ///
 /// # Errors
 /// `Usage` for an unknown name, suggesting the nearest one.

@@ -1,7 +1,7 @@
-//! Draws one table for each libfabric that this program can use, or for several that offer the same. Domains of a
-//! provider with equal properties share a row.
+//! Draws one table per libfabric library that this program can use. Libraries with equal rows share a table, and
+//! domains of a provider with equal properties share a row.
 //!
-//! Only formatting is here. The JSON has the complete data.
+//! The tables leave out some properties; the JSON has them all.
 
 use std::collections::BTreeSet;
 
@@ -86,10 +86,10 @@ fn is_unknown(rows: &[DeviceRow], column: usize) -> bool {
     cells.all(String::is_empty)
 }
 
-/// Heading of the speed of links, which most providers do not report.
+/// Heading of the column of link speeds. Most providers do not report a speed, so the column may be left out.
 const LINK: &str = "link";
 
-/// The bit of mr_mode of providers that take memory of GPUs.
+/// The `mr_mode` bit of providers that accept GPU memory.
 const GPU_MEMORY: &str = "hmem";
 
 fn cells(provider: &str, offer: &FabricOffer) -> DeviceRow {
@@ -111,7 +111,7 @@ fn cells(provider: &str, offer: &FabricOffer) -> DeviceRow {
     ])
 }
 
-/// A condition on registered memory, in words.
+/// Describes a condition on registered memory.
 fn registration(bit: &str) -> &str {
     match bit {
         "virt-addr" => "virtual addresses",
@@ -122,8 +122,8 @@ fn registration(bit: &str) -> &str {
     }
 }
 
-/// Guaranteed orderings, or the missing ones if these are fewer. Orderings for RMA only are added unless they hold for
-/// everything.
+/// Lists the guaranteed orderings, or "all but" the missing ones if those are fewer. Orderings that hold only for RMA
+/// are added at the end.
 fn ordering(kept: &[String]) -> String {
     let is_kept = |order: &str| kept.iter().any(|kept| kept == order);
     let (all, lost): (Vec<&str>, Vec<&str>) = ORDERS.iter().partition(|order| is_kept(order));

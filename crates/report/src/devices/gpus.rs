@@ -1,4 +1,4 @@
-//! Groups of the page about GPUs: each GPU, its slices, its nearest NICs, and the connections between GPUs.
+//! Groups of the devices page about GPUs: each GPU, its slices, its nearest NICs, and the connections between GPUs.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub(super) fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
     gpus.iter().map(one).collect()
 }
 
-/// GPUs by the names that `--memory` accepts, with the interface version.
+/// GPUs as the driver lists them, under the names that `--memory` accepts.
 pub(super) fn driver_gpus((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec<DeviceRow> {
     let one = |gpu: &CudaGpu| {
         let dmabuf = match gpu.dmabuf {
@@ -183,7 +183,7 @@ struct Legend {
 }
 
 impl Legend {
-    /// Returns the label of a pair. Pairs with any difference get different labels.
+    /// Returns the label of a pair. Pairs share a label only if their meanings are equal.
     fn word(&mut self, pair: &GpuPair) -> String {
         let meaning = meaning(pair);
         if let Some((word, _)) = self.words.iter().find(|(_, known)| *known == meaning) {
@@ -215,7 +215,7 @@ fn short(pair: &GpuPair) -> String {
     }
 }
 
-/// Kind of links, with their number if known.
+/// Kind of the links, with the number of links if known.
 fn counted(links: &GpuLinks) -> String {
     match links.count {
         Some(count) => format!("{} x{count}", links.kind),

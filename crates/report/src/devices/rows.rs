@@ -9,7 +9,7 @@ const NAMES_SHOWN: usize = 6;
 /// Maximum line width; longer lines are folded.
 pub(super) const WIDTH: usize = 100;
 
-/// Appends a heading and aligned rows. A group without rows is left out; it appears under "Not here".
+/// Appends a heading and aligned rows. Leaves out a group without rows, because "Not here" lists it.
 pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
     if rows.is_empty() {
         return;
@@ -34,7 +34,7 @@ pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
     }
 }
 
-/// Folds a row that is wider than the page at the last gap between cells or words, and indents the rest.
+/// Folds a row that is too wide: breaks it at the last gap between cells or words that fits, and indents the rest.
 pub(super) fn folded(line: &str) -> String {
     let mut lines = Vec::new();
     let mut rest = line.to_owned();
@@ -84,7 +84,7 @@ pub(super) fn free_of(free: Option<u64>, total: Option<u64>) -> String {
     }
 }
 
-/// Text for NUMA node and PCIe link.
+/// NUMA node and PCIe link of a device, as two cells.
 pub(super) fn place(pci: Option<&PciFunction>) -> [String; 2] {
     let numa = pci
         .and_then(|pci| pci.numa_node)

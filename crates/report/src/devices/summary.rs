@@ -9,7 +9,7 @@ use super::rows::{free_of, shortened};
 /// Returns one line per kind of hardware. Missing items are only named.
 pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
     let usable = &found.cpu.allowed;
-    // The first library is the one in use.
+    // The program uses the first library.
     let fabric = found.libfabric.first().map(|library| {
         let names: Vec<&str> = library
             .providers

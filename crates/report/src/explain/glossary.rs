@@ -1,10 +1,10 @@
-//! Terms of docs/GLOSSARY.md, the page that readers of the documentation use.
+//! Terms of docs/GLOSSARY.md, so that the program and the documentation explain them equally.
 
 use super::entry;
 
 static PAGE: &str = include_str!("../../../../docs/GLOSSARY.md");
 
-/// A row of the page: words that share a meaning.
+/// A row of the page: words with the same meaning.
 struct Term {
     words: &'static str,
     meaning: &'static str,

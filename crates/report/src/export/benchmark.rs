@@ -1,6 +1,7 @@
 //! Writes the JSON array that github-action-benchmark accepts for `customBiggerIsBetter` and `customSmallerIsBetter`.
 //!
-//! The action takes one direction for a whole file, so all metrics in an array share it. `extra` names the direction.
+//! The action accepts one direction per file, higher or lower is better, so all metrics in an array must share it.
+//! `extra` names the direction.
 
 use serde::Serialize;
 use tonnage_judge::judging::counted;

@@ -41,8 +41,8 @@ names! {
     }
 }
 
-/// Exports the records of several files. Failed attempts that were repeated successfully in the same file are left out;
-/// Prometheus gets the newest record of all files. Without `metrics`, the format's default ones are used.
+/// Exports the records of several files. Leaves out failed attempts that were repeated successfully in the same file.
+/// For Prometheus, the newest record of each point in any file counts. Without `metrics`, uses the format's defaults.
 ///
 /// # Errors
 /// `Usage` if the format does not take metrics, if no point has a value, if there are too many series for Prometheus,
@@ -57,7 +57,7 @@ pub fn export(format: ExportFormat, files: &[Vec<Record>], metrics: &[Metric]) -
             "--metric is for --to prometheus and --to github-benchmark: {format} has all points as they are"
         )));
     }
-    // The same point in another file may come from another host, so failures are resolved per file.
+    // The same point in another file may come from another host, so a success there does not replace a failure here.
     let records: Vec<Record> = match format {
         ExportFormat::Prometheus => files.concat(),
         _ => files.iter().flat_map(|file| final_attempts(file)).collect(),
@@ -88,7 +88,7 @@ impl From<String> for Exported {
     }
 }
 
-/// Lists default metrics of these rows, for an error about a metric they lack.
+/// Lists default metrics of these rows, for an error about a metric that the rows lack.
 fn available<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
     let usual = rows.filter_map(|row| Metric::default_for(&[&row]));
     let names: BTreeSet<&str> = usual.map(|metric| metric.name).collect();

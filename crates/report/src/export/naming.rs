@@ -1,4 +1,4 @@
-//! Short names for points, derived from their keys. The same point gets the same name in the next file.
+//! Short names for points, derived only from their keys, so that a point usually has the same name in every file.
 //!
 //! A name contains the most important keys, except those with default values. Engine and operation are shown
 //! separately. Further keys are added only if several points would have the same name.
@@ -28,7 +28,7 @@ const NAME_KEYS: &[&str] = &[
     "part",
 ];
 
-/// Default values that names omit. For a pacing, the depth or batch size implies it.
+/// Values that names omit: defaults, and pacings that the depth or batch size implies.
 const DEFAULTS: &[(&str, &str)] = &[
     ("pacing", "stream"),
     ("pacing", "batch"),
@@ -72,7 +72,7 @@ impl PointNames {
                     .filter(|pair| !parts.contains(pair))
                     .collect();
                 let name = shortened(&[parts, own].concat().join(","));
-                // Removing blanks may have made names equal, or a label may look like keys.
+                // Names may still be equal: because blanks were removed, or because a label looks like keys.
                 let mut unique = name.clone();
                 while let Some(before) = taken.get_mut(&full(keys, std::slice::from_ref(&unique))) {
                     *before += 1;
@@ -183,7 +183,7 @@ mod tests {
         let names = PointNames::new([&alone, &other, &alone]);
         assert_eq!(names.name(&alone), "size=64KiB,depth=16,ranks=2,seed=1");
         assert_eq!(names.name(&other), "size=64KiB,depth=16,ranks=2,seed=2");
-        // A point of another engine needs no further key.
+        // Points of different engines need no further key, because the full name starts with the engine.
         let engine = keys(&[("engine", "null"), ("size", "64 KiB")]);
         assert_eq!(
             PointNames::new([&alone, &engine]).name(&alone),

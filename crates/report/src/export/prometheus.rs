@@ -33,7 +33,7 @@ const fn unit(field: &'static str, series: &'static str, divisor: f64) -> BaseUn
     }
 }
 
-/// The first match in a name is used.
+/// Units in order of precedence: the first one that occurs in a figure's name counts.
 const UNITS: &[BaseUnit] = &[
     unit("mib_per_s", "bytes_per_second", 1.0 / 1_048_576.0),
     unit("bytes_per_s", "bytes_per_second", 1.0),
@@ -129,8 +129,8 @@ fn outcome<'a>(row: &Row<'a>) -> &'a Outcome {
     own.unwrap_or(&row.record.outcome)
 }
 
-/// Newest rows by host, device and point. An unmeasured row without a device is assigned the device known from other
-/// rows of the point.
+/// Newest rows by host, device and point. If an unmeasured row has no device, takes the device from another row of the
+/// same point and host.
 fn newest(records: &[Record]) -> BTreeMap<(String, String, usize), Newest<'_>> {
     let mut places: HashMap<PointKeys, usize> = HashMap::new();
     let mut rows: Vec<(u64, String, String, usize, Newest<'_>)> = Vec::new();
@@ -213,7 +213,7 @@ impl<'a> Family<'a> {
     fn text(&self) -> String {
         let samples = self.samples.iter();
         let samples = samples.map(|(labels, value)| sample(&self.name, labels, *value));
-        // The meaning is written for tables, which use other units.
+        // The meaning describes the table column, whose unit may differ, so the unit of the series is added.
         let unit = self.unit.map(|unit| {
             let words = unit.series.replace('_', " ");
             format!(" This series: {words}.")
@@ -375,7 +375,7 @@ mod tests {
                 characters.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_')
             );
             assert!(!name.contains("_ns") && !name.ends_with("_s"), "{name}");
-            // The same bandwidth in another unit maps to the same series.
+            // Bandwidth in MiB/s maps to the same series as bandwidth in bytes.
             assert!(
                 names.insert(name.clone()) || figure.field.contains("mib"),
                 "{name}"

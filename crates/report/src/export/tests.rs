@@ -37,7 +37,8 @@ fn all() -> Vec<Record> {
     all
 }
 
-/// A point with text that can break formats, a failed one with the same text as reason, and a harmless one.
+/// Three points: one with text that can break formats, a failed one with the same text as its reason, and a harmless
+/// one.
 fn hostile() -> Vec<Record> {
     let words = format!(
         "<script>alert(1)</script>\" ' & ]]> \\ \n\r\t\u{0}\u{1b}[2J|`x`\u{202e} {}",
@@ -86,7 +87,7 @@ fn every_kind_has_series_and_none_is_repeated() {
         let any = measured.unwrap().samples.iter().any(|it| it.value > 0.0);
         let is_measured = record.outcome == Outcome::Measured;
         assert!(any || !is_measured, "{text}");
-        // Pairs have no series, so the set of labels is fixed here.
+        // Pairs of ranks are not exported, so only these labels can occur.
         let labels = families.iter().flat_map(|it| &it.samples);
         let labels: BTreeSet<_> = labels.flat_map(|it| it.labels.keys()).collect();
         for label in labels {
@@ -109,7 +110,7 @@ fn values_are_in_base_units_and_of_the_newest_record() {
     let summary = body.summary.as_mut().unwrap();
     summary.bandwidth_bytes_per_s.mean = 1.25e9;
     let p50_ns = summary.latency.as_ref().unwrap().latency_ns_p50 as f64;
-    // The order in the file does not matter.
+    // The newest record must win although it comes first in the file.
     let text = exported(
         ExportFormat::Prometheus,
         &[new.clone(), old[0].clone()],
@@ -125,7 +126,7 @@ fn values_are_in_base_units_and_of_the_newest_record() {
     assert!((value("tonnage_latency_p50_seconds") - p50_ns * 1e-9).abs() < 1e-15);
     let time = new.time_unix_ns as f64 * 1e-9;
     assert!((value("tonnage_last_record_time_seconds") - time).abs() < 1e-3);
-    // If the newest attempt failed, that counts and old values are gone.
+    // If the newest attempt failed, the export shows the failure and no older values.
     let mut failed = new.clone();
     failed.time_unix_ns += 1;
     failed.outcome = Outcome::Failed {
@@ -191,8 +192,8 @@ fn every_point_is_a_test_case() {
     assert!(message.len() > 10_000);
 }
 
-/// A failure stays even if another file, from another host, measured the same point. A later measurement in the same
-/// file replaces it.
+/// A failure must stay if only another file measured the same point, because that file may come from another host. A
+/// later measurement in the same file must replace the failure.
 #[test]
 fn failures_stay_unless_they_were_made_again() {
     let measured = samples::streams().remove(0);

@@ -10,13 +10,13 @@ use super::footnotes::phase_name;
 use crate::result::{ReportResult, ResultWord, not_done};
 use crate::text::distinct;
 
-/// Fraction of cached bytes from which a read phase has no utilization.
+/// Above this fraction of cached bytes, a read phase has no utilization, because it measured memory.
 const CACHED: f64 = 0.05;
 
 /// File systems that have no storage below the page cache.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 
-/// The cell of a phase, or of one of its trials.
+/// Table cell on the page cache, for a phase or for one of its trials.
 pub fn cell(record: FileRecord<'_>, phase: &PhaseRecord, trial: Option<&PhaseTrial>) -> String {
     let reads = phase.phase.reads().then(|| {
         let trials = phase.trials.iter();
@@ -52,10 +52,10 @@ fn cached(states: &[&CacheState]) -> f64 {
 /// A phase that measured memory.
 struct OfMemory {
     phase: String,
-    /// Whether none of its data came from storage or reached it.
+    /// Whether all data stayed in memory: no byte came from storage or reached it.
     is_whole: bool,
     why: String,
-    /// The option with which it measures storage.
+    /// The option that makes the phase measure storage.
     option: &'static str,
 }
 
@@ -71,7 +71,7 @@ fn of_memory(record: FileRecord<'_>, phase: &PhaseRecord) -> Option<OfMemory> {
     }
     let states = phase.trials.iter().filter_map(|trial| trial.cache.as_ref());
     let mut known = states.filter(|it| it.known && !it.direct);
-    // The utilization goes by the worst repetition, too.
+    // The worst trial decides, as it does for the utilization.
     let most = known.clone().map(|it| cached(&[it])).fold(0.0, f64::max);
     let was_dropped = known.any(|it| it.dropped);
     (phase.phase.reads() && most > CACHED).then(|| OfMemory {
@@ -81,7 +81,7 @@ fn of_memory(record: FileRecord<'_>, phase: &PhaseRecord) -> Option<OfMemory> {
             "found {} of its data in the page cache",
             whole_percent(most)
         ),
-        // Direct transfers pass what stays in the cache although it was dropped.
+        // If data stayed in the cache although it was dropped, only direct transfers bypass it.
         option: if was_dropped {
             "--direct"
         } else {

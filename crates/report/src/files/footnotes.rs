@@ -10,13 +10,13 @@ use tonnage_units::quantity::human::{duration, gigabytes_per_s, number, seconds,
 use super::words::{SKIPPED, detailed_trials};
 use super::{published, series};
 
-/// Maximum number of items from an engine's report to print. A library's hints alone may be thirty.
+/// Maximum number of items from an engine's report to print. A library may report thirty hints alone.
 const ENGINE_ITEMS_MAX: usize = 12;
 
 /// Facts reported elsewhere, or irrelevant for files.
 const REPORTED_ELSEWHERE: [&str; 3] = [CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
 
-/// Ratio of the ranks' times from which they are apart.
+/// If the slowest rank takes longer than the fastest one by more than this factor, a line reports both.
 const APART: f64 = 1.1;
 
 /// All lines, in order.
@@ -72,7 +72,7 @@ pub fn phase_name(record: FileRecord<'_>, phase: &PhaseRecord) -> String {
     }
 }
 
-/// `ranks 0-3: `, unless all ranks agree.
+/// Prefix such as `ranks 0-3: `; empty if all ranks agree.
 fn of_ranks(ranks: &str, alike: bool) -> String {
     match alike {
         true => String::new(),
@@ -144,7 +144,7 @@ fn items(engine: &EngineReport) -> Vec<String> {
     told.chain(facts).collect()
 }
 
-/// Whether there is anything to print.
+/// Whether the fact has anything to print.
 fn has_content(fact: &Fact) -> bool {
     match fact {
         Fact::Unknown => false,
@@ -230,7 +230,7 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
     ))
 }
 
-/// Explains why it is not known whether bytes came from memory.
+/// Explains why the run could not find out whether bytes came from the page cache.
 fn unknown_cache(cache: &CacheState) -> Option<String> {
     let why = cache.how.trim_start_matches("not known: ");
     (!cache.known).then(|| format!("cold or warm is not known: {why}"))
@@ -262,7 +262,7 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
     )
 }
 
-/// Describes when the first and the last rank finished, if they are apart.
+/// Describes when the first and the last rank finished, if the times differ by more than the factor [`APART`].
 fn first_and_last_rank(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
     let apart = trial.last_done_ns as f64 > trial.first_done_ns as f64 * APART;
     (record.body.point.ranks > 1 && apart).then(|| {
@@ -289,7 +289,7 @@ fn outliers(trial: &PhaseTrial) -> Option<String> {
     })
 }
 
-/// Describes verified data, and the seeds from which data can be regenerated.
+/// Describes the amount of verified data, and the seeds from which data can be regenerated.
 fn verified(record: FileRecord<'_>) -> Vec<String> {
     let trials = || record.body.phases.iter().flat_map(|phase| &phase.trials);
     let checked = trials()

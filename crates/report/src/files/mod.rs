@@ -43,7 +43,7 @@ const PHASES: &[&str] = &[
     "total_ns_mean",
 ];
 
-/// Columns of latencies. `--columns` and CSV have more.
+/// Columns of latencies. `--columns` and CSV offer more percentiles.
 const LATENCIES: &[&str] = &["latency_ns_p50", "latency_ns_p99", "latency_ns_max"];
 
 impl Report for Files {
@@ -72,8 +72,8 @@ impl Report for Files {
     }
 }
 
-/// One row per phase. A phase with several trials has a row per trial before it, and a phase of reads and writes a row
-/// with the latencies of each after it.
+/// One row per phase. If a phase has several trials, one row per trial precedes it. If a phase both reads and writes,
+/// two rows with the latencies of reads and of writes follow it.
 fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
     let (mut lines, mut trials, mut caches) = (Vec::new(), Vec::new(), Vec::new());
     for (at, phase) in record.body.phases.iter().enumerate() {
@@ -123,7 +123,7 @@ fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
         .table()
 }
 
-/// Latencies of single transfers. A trial has none of its own.
+/// Latencies of single transfers. They cover all trials of a phase, so rows of single trials show none.
 fn latencies(lines: &[Line<'_>]) -> Vec<Column> {
     let figures = LATENCIES.iter().filter_map(|field| figure_by_field(field));
     let columns = figures.filter_map(|figure| {

@@ -1,5 +1,5 @@
-//! Compares published figures for the same options with those measured here. The numbers of ranks differ, so figures
-//! per rank are compared too.
+//! Compares published figures with figures measured here with the same options. Figures per rank are compared too,
+//! because the numbers of ranks may differ.
 
 use tonnage_plan::files::Published;
 use tonnage_record::FileRecord;
@@ -44,7 +44,8 @@ impl Pair {
         format!("{} ({each} a rank)", (self.show)(self.ours))
     }
 
-    /// The measured figure as a percentage of the published one: per rank if the published number of ranks is known.
+    /// The measured figure as a percentage of the published one. Compares figures per rank if the published number of
+    /// ranks is known.
     fn part(&self, ours: u32, theirs: Option<u32>) -> Option<String> {
         if self.theirs <= 0.0 {
             return None;

@@ -42,7 +42,8 @@ pub fn line(series: &Series, transfers: u64) -> Option<String> {
     ))
 }
 
-/// Digit 1 to 9 for ninths of the maximum rate, rounded up so that a low rate differs from zero.
+/// Digit from 1 to 9: the rate in ninths of the maximum. Rounded up, so that a low rate differs from zero, which is
+/// `.`.
 fn digit(rate: f64, most: f64) -> char {
     if rate <= 0.0 {
         return '.';

@@ -22,7 +22,6 @@ pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
     parts.into_iter().flatten().collect()
 }
 
-/// The words, if the condition holds.
 fn if_so(holds: bool, words: &str) -> Option<String> {
     holds.then(|| words.to_owned())
 }

@@ -1,6 +1,6 @@
-//! The table of `tonnage layers`: the bandwidth of each layer, and the fraction it keeps of the layer below.
+//! The table of `tonnage layers`: the bandwidth of each layer, and its fraction of the bandwidth of the layer below.
 //!
-//! | file | what lives there |
+//! | file | content |
 //! | --- | --- |
 //! | `stack` | layers built from records of transfers and collectives, with their reference layers |
 //! | this | the tables |
@@ -24,7 +24,7 @@ use stack::{Layer, Level, Stack};
 /// Name of the plan that uses this report.
 pub const PLAN: &str = "layers";
 
-/// Report for records of this plan, of any kind: one table per size.
+/// Report for records of the plan [`PLAN`]: one table per size, with transfers and collectives together.
 pub const LAYERS: ReportEntry = ReportEntry {
     handles: |record| record.plan == PLAN && stack::size(record).is_some(),
     draw: tables,
@@ -94,7 +94,7 @@ fn table(size: u64, stack: &Stack) -> TitledTable {
         .with_lines_below(below_table(stack))
 }
 
-/// Ratio of the bandwidths. With several rounds, also the range of the per-round ratios.
+/// Bandwidth of a layer divided by that of the layer below. With several rounds, also the range of the rounds' ratios.
 fn kept_fraction(layer: &Layer, below: &Layer) -> String {
     let ratio = number(layer.median() / below.median());
     let ratios = layer.ratios(below);

@@ -22,9 +22,9 @@ pub struct Layer {
     pub level: Level,
     /// Engine below this layer; `None` for a library.
     engine: Option<String>,
-    /// Bytes per second sent by each rank, with the label of the round.
+    /// For each round, its label and the bytes per second that each rank sent.
     rates: Vec<(String, f64)>,
-    /// Algorithms used by its calls, if known.
+    /// Algorithms that the layer's calls used, if known.
     pub algorithms: Vec<String>,
 }
 
@@ -58,7 +58,8 @@ pub fn size(record: &Record) -> Option<u64> {
     }
 }
 
-/// Splits records into runs. A new run starts if a layer repeats a round or the number of ranks changes.
+/// Splits records into runs. A new run starts if a layer occurs again with the same round and size, or if the number of
+/// ranks changes.
 pub fn runs(records: &[Record]) -> Vec<&[Record]> {
     let mut runs = Vec::new();
     let mut seen = BTreeSet::new();
@@ -153,8 +154,8 @@ impl Stack {
         each.max().unwrap_or(0)
     }
 
-    /// The reference layer: the next lower one on the same engine. For a library, the fastest native backend with the
-    /// same operation.
+    /// The layer to compare with: the next lower layer on the same engine. For a library, the fastest native backend
+    /// with the same operation.
     pub fn below(&self, layer: &Layer) -> Option<&Layer> {
         let all = self.layers.iter();
         match &layer.engine {
@@ -177,7 +178,7 @@ impl Stack {
         };
         let engine = body.point.engine.clone();
         let round = body.point.label.clone().unwrap_or_default();
-        // Per pair, as for collectives.
+        // Rates of collectives are per rank, so rates of transfers are divided by the number of senders.
         let senders = f64::from(body.point.roles.initiating_at_once().max(1));
         if let Some(bound) = &record.bound {
             let rate = bound.bytes_per_s / senders;
@@ -239,7 +240,7 @@ impl Stack {
 }
 
 impl Layer {
-    /// Sort group: the engine or the library, and which of the two it is.
+    /// Sort key that keeps layers of one engine together, and puts libraries last.
     fn sort_group(&self) -> (bool, String) {
         let name = self.engine.as_ref().unwrap_or(&self.who);
         (self.engine.is_none(), name.clone())

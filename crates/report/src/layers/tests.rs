@@ -10,7 +10,7 @@ fn each_layer_is_compared_with_the_one_below() {
     insta::assert_snapshot!("layers", table_of(&layers()));
 }
 
-/// A round that failed for one layer is not part of its ratio.
+/// If a layer failed in a round, ratios to other layers must leave out that round.
 #[test]
 fn only_rounds_of_both_are_compared() {
     let mut records = layers();

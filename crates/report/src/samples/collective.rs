@@ -49,7 +49,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
     }
 }
 
-/// A backend with about this call time on its slowest rank, in three trials of two calls.
+/// A backend with three trials of two calls. `call_ns` is the approximate call time of the slowest rank.
 fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendRecord {
     let times: Vec<f64> = [0.98, 1.0, 1.02].map(|part| part * call_ns).into();
     let trial = |&ns: &f64| CollectiveTrial {
@@ -160,8 +160,8 @@ pub fn torch_on_unlike_hosts() -> Record {
     record
 }
 
-/// All-reduces of two sizes by two backends, with per-rank figures; a broadcast supported by only one of them, with a
-/// bound; and a gather that failed at the start.
+/// All-reduces of two sizes by two backends, with figures per rank; a broadcast with a bound, which only one backend
+/// supports; and a gather that failed at the start.
 pub fn collectives() -> Vec<Record> {
     let small = point(Collective::AllReduce, 2);
     let large = CollectivePoint {
@@ -281,8 +281,8 @@ fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
     records
 }
 
-/// Collectives of `tonnage verify`: one correct backend, one with wrong data at two sizes, one without an operation,
-/// and one that is missing.
+/// Collectives of `tonnage verify`. One backend is correct, one has wrong data at two sizes, one lacks an operation,
+/// and one is missing.
 pub fn verified() -> Vec<Record> {
     let of_size = |op, elements| {
         let point = CollectivePoint {

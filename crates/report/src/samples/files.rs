@@ -70,7 +70,7 @@ fn times(ns: u64) -> RankTimes {
     }
 }
 
-/// A trial in which two ranks make these transfers, including the given reads, in this many milliseconds.
+/// A trial of two ranks that takes `transfer_ms`. `reads` is the number of reads among all `transfers`.
 fn trial(
     point: &FilePoint,
     number: u32,
@@ -336,7 +336,7 @@ pub fn collective() -> Record {
     record
 }
 
-/// One sample of everything.
+/// All samples of file experiments.
 pub fn all() -> Vec<Record> {
     let mut all = vec![buffered(), stonewalled()];
     all.extend(failed());

@@ -9,7 +9,7 @@ use tonnage_record::transfer::{
 use tonnage_record::{Latency, LatencyKind, Record};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// A ping-pong with a background load at three rates. Its latency grows like that of a queue.
+/// A ping-pong with a background load at several rates. The latency grows with the load, like that of a queue.
 pub fn loaded() -> Vec<Record> {
     let beside = |rate_per_s: Option<f64>, middle_ns: u64, gigabytes_per_s: f64| {
         let sample = sample(Pacing::PingPong, 8).with(|point| {

@@ -12,7 +12,7 @@ use tonnage_units::WireKind;
 
 use super::builder::{COPY, Sample, account, sample, skipped, three_trials};
 
-/// Streams through network interfaces: one point with trouble on its path, one that took a different path.
+/// Streams through network interfaces. One point has errors on its path, and one took an unexpected path.
 pub fn paths() -> Vec<Record> {
     let stream = |depth, change: fn(&mut WireProof)| {
         let sample = sample(Pacing::Stream { depth }, 65536).with(|point| {
@@ -92,8 +92,8 @@ fn over_libfabric(provider: &str, domain: &str) -> EngineReport {
     }))
 }
 
-/// Writes over a fabric: streams with local completions, the same with an option, and batches with delivery
-/// completions.
+/// Writes over a fabric: streams with local completions, the same streams with an engine option, and batches with
+/// delivery completions.
 pub fn fabric() -> Vec<Record> {
     let stream_bound = "socket stream, 1 TCP connection, polling, blocks of 1048576 B";
     let writes = |pacing, kind, delivered, bound: Option<f64>| {

@@ -21,7 +21,8 @@ fn tried(value: &str, outcome: TuneOutcome) -> TuneTry {
     }
 }
 
-/// A try around 9 GB/s: its relative gain, and the half-width of the interval.
+/// A candidate that was measured at about 9 GB/s. The last argument holds its relative gain and the half-width of the
+/// gain's interval.
 fn raced(value: &str, outcome: TuneOutcome, rounds: u32, (gain, half): (f64, f64)) -> TuneTry {
     TuneTry {
         rounds,

@@ -120,7 +120,7 @@ fn result(record: &StressRecord<'_>) -> ReportResult {
     let (draws, failures) = (body.sum(|row| row.draws), body.sum(|row| row.failures));
     let verified = body.sum(|row| row.verified_bytes);
     let (bytes, moved) = (size(verified), body.sum(|row| row.payload_bytes));
-    // A slot that is written again hides the earlier write.
+    // If a slot is written twice, the first write can no longer be checked.
     let checked = match verified >= moved {
         true => format!("all {bytes} that moved were checked and are correct"),
         false => format!(

@@ -154,7 +154,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
     }
 }
 
-/// Checks that each field of the schema occurs in some record. Otherwise a field could be missing from every record
+/// Each field of the schema must occur in some record. Without this check, a field that no record has would go
 /// unnoticed.
 #[test]
 fn every_property_of_files_is_in_some_record() {
@@ -191,7 +191,7 @@ fn the_schema_describes_every_property() {
                 let text = value["description"].as_str();
                 text.is_some_and(|text| text.len() > 5)
             };
-            // If an object has a single property, its own description is sufficient.
+            // If an object has a single property, the object's description is sufficient.
             let told = is_told(property) || (all.len() == 1 && object.is_some_and(is_told));
             assert!(
                 told || property.get("const").is_some(),

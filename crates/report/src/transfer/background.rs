@@ -53,7 +53,7 @@ fn has_load(record: &TransferRecord<'_>) -> bool {
     record.body.background().is_some()
 }
 
-/// Lines about the table: ratios that do not describe the path, and rows of failed points.
+/// Lines below the table: warnings on ratios that measure the scheduler, and rows of points that failed later.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let loaded = || records.iter().filter(|record| has_load(record));
     let on = |cpus: CpuSharing| loaded().any(|record| record.body.measuring_cpus == Some(cpus));
@@ -139,7 +139,7 @@ mod tests {
             });
             not_reached(record.as_transfer().unwrap())
         };
-        // 1,000 operations of 1 MiB per second.
+        // The requested load is 1,000 operations of 1 MiB per second, which is 1.05 GB/s.
         assert_eq!(note(1.04), None);
         let told = note(0.524288).unwrap();
         assert!(
@@ -149,7 +149,7 @@ mod tests {
         assert!(!told.contains("stall"), "{told}");
     }
 
-    /// The mean rate is the same as above, but because one of three trials stalled.
+    /// The mean rate is as low as in the test above, but the cause is a stall in one of three trials.
     #[test]
     fn a_stalled_load_is_distinguished_from_an_overload() {
         let record = changed(|body| {

@@ -36,10 +36,10 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
     lines
 }
 
-/// Maximum number of pairs or rails per line. The record has all of them.
+/// Maximum number of pairs or rails per line. The record lists all of them.
 const PARTS_NAMED_MAX: usize = 8;
 
-/// Rails and pairs of the row with the highest bandwidth. The record has those of all rows.
+/// Rails and pairs of the row with the highest bandwidth. For other rows, see the records.
 fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let summaries = records.iter().filter_map(|record| {
         let summary = record.body.summary.as_ref()?;
@@ -122,7 +122,7 @@ pub(super) fn row_name(
         if others.all(|other| cell(other, figure).as_ref() == Some(&own)) {
             return None;
         }
-        // A word such as "full" has no unit.
+        // Print no unit after a word such as "full".
         let is_number = own.starts_with(|first: char| first.is_ascii_digit());
         let (name, unit) = figure.name.split_once(" (").unwrap_or((figure.name, ""));
         let unit = if is_number {
@@ -140,7 +140,7 @@ pub(super) fn row_name(
     }
 }
 
-/// Lists the upper bounds of the bandwidths, once per kind.
+/// Lists the upper bounds of the bandwidths, one entry per kind of bound.
 fn bound(records: &[TransferRecord<'_>]) -> Option<String> {
     let bounds: Vec<_> = records
         .iter()
@@ -275,7 +275,7 @@ mod tests {
     use tonnage_record::Record;
     use tonnage_record::transfer::Rail;
 
-    /// Two rows of a table that may differ in more than their rails.
+    /// Two rows: a plain one, modified by `change`, and one striped over rails.
     fn striped(change: fn(&mut tonnage_plan::transfer::TransferPoint)) -> Vec<String> {
         let rail = |rail| Rail {
             rail,
@@ -311,7 +311,7 @@ mod tests {
             named,
             [format!("rails at 4 KiB (Depth 1, Rails stripe): {rails}")]
         );
-        // Here the size alone identifies the row.
+        // If the sizes differ, the size alone identifies the row.
         let named = striped(|point| point.slots.size_bytes = 1);
         assert_eq!(named, [format!("rails at 4 KiB: {rails}")]);
     }

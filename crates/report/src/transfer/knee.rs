@@ -50,7 +50,7 @@ fn meet((low, high): (f64, f64), (other_low, other_high): (f64, f64)) -> bool {
     low <= other_high && other_low <= high
 }
 
-/// One line on the knee for each latency that was measured under several loads.
+/// One line per curve of latency over load, with its knee.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let mut curves: Vec<(TransferPoint, Vec<Loaded<'_>>)> = Vec::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! Table of the pairs of a traffic file: bytes and times of each, alone and together with the others.
+//! Table of the pairs of a traffic file: bytes and times of each pair, alone and together with the other pairs.
 
 use tonnage_engine::Verb;
 use tonnage_record::TransferRecord;
@@ -10,10 +10,10 @@ use crate::column::Column;
 use crate::derived::{ALONE, SLOWDOWN, TOGETHER, TOGETHER_RATE};
 use crate::table::TitledTable;
 
-/// Maximum number of pairs for which all are printed.
+/// All pairs are printed if there are at most this many.
 const PAIRS_PRINTED_MAX: usize = 32;
 
-/// Number of most-slowed pairs to print if there are more.
+/// Number of pairs to print if there are more than [`PAIRS_PRINTED_MAX`]: those that others slowed down most.
 const PAIRS_SLOWED: usize = 16;
 
 /// One table for each row of the transfer table that used a traffic file.

@@ -43,7 +43,7 @@ struct Grid<'a> {
     reads: bool,
     pairs: &'a [PairRate],
     verdict: &'a MatrixVerdict,
-    /// Lines that assign devices to ranks; empty if all ranks use the same device.
+    /// Lines that list the ranks of each device; empty if all ranks use the same device.
     devices: Vec<String>,
 }
 
@@ -217,7 +217,7 @@ fn medians(verdict: &MatrixVerdict) -> Vec<String> {
     across.into_iter().chain(within).collect()
 }
 
-/// Text if the cause cannot be determined, or if nothing is slow.
+/// Explains why the verdict is unclear. `found` is true if the verdict names slow ranks or pairs.
 fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     match why {
         Some(Unclear::FewRanks) => Some(match found {
@@ -236,7 +236,7 @@ fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     }
 }
 
-/// Remark on pairs that are not judged.
+/// Remark on pairs that are not judged because both ranks share a CPU.
 fn on_one_cpu(verdict: &MatrixVerdict) -> Option<String> {
     let pairs = match verdict.on_one_cpu {
         0 => return None,

@@ -113,7 +113,7 @@ pub fn about(record: TransferRecord<'_>) -> Vec<String> {
     lines
 }
 
-/// Bandwidth in bits, as links are rated; `None` if no row crosses a network.
+/// Bandwidth in Gb/s, the unit of link speeds; `None` if no row crosses a network.
 fn bit_rate(records: &[TransferRecord<'_>]) -> Option<Column> {
     let mut all = records.iter();
     if !all.any(|record| engine::may_cross_a_network(record.record)) {
@@ -129,7 +129,7 @@ fn bit_rate(records: &[TransferRecord<'_>]) -> Option<Column> {
     Some(column)
 }
 
-/// [`Column::keep`] of the bandwidth in bits, which follows from that in bytes.
+/// [`Column::keep`] of the bandwidth in bits. It is low, because the bandwidth in bytes has the same information.
 const BIT_RATE_KEEP: u8 = 30;
 
 /// Columns of a table.
@@ -203,7 +203,7 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
 /// Columns, in addition to the size, that may vary between rows in every table.
 const AXES: [&str; 4] = ["batch", "depth", "initiators", "offered_per_s"];
 
-/// CPU time of both ends, if any thread sleeps to save it.
+/// CPU time of initiator and target, shown if any thread sleeps while it waits for completions.
 fn both_ends(records: &[TransferRecord<'_>], layout: &TableColumns) -> &'static [&'static str] {
     let sleeps = |record: &TransferRecord<'_>| record.body.point.cq == CqMode::Event;
     match (records.iter().any(sleeps), layout.known.contains(&CPU)) {
@@ -213,7 +213,8 @@ fn both_ends(records: &[TransferRecord<'_>], layout: &TableColumns) -> &'static 
     }
 }
 
-/// Comparison by options that vary, except gaps between slots and background load.
+/// Rate of each row relative to the first row. Compares rows that differ in options, but not in slot gaps or background
+/// load.
 fn ratios_to_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec<String> {
     let compared = varying
         .iter()
@@ -293,8 +294,8 @@ const STREAM: TableColumns = TableColumns {
     ],
 };
 
-/// Columns for streams and batches of atomic operations. Bandwidth means little for them, so only the other output
-/// formats have it.
+/// Columns for streams and batches of atomic operations. The table omits their bandwidth, which means little; CSV and
+/// JSON have it.
 const ATOMIC: TableColumns = TableColumns {
     always: &["size_bytes"],
     known: &[

@@ -20,7 +20,7 @@ pub fn remarks(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Table
     TableRemarks::new(&rows.collect::<Vec<_>>())
 }
 
-/// Minimum CPU share of the threads. With less, the disturbance dominates the figures.
+/// Minimum fraction of the time in which the threads had their CPUs. Below it, a row gets a remark.
 pub const CPU_SHARE_LEAST: f64 = 0.9;
 
 /// Remarks on a row.
@@ -86,13 +86,13 @@ pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
     )
 }
 
-/// Names the smallest cache that holds the bytes that each side walks over. A ping-pong measures latency, for which
-/// that is usual.
+/// Remark that the footprint fits in a cache, so that the bandwidth is not that of memory. Ping-pongs get no remark,
+/// because data in caches is usual for latency.
 fn in_cache(record: TransferRecord<'_>) -> Option<Remark> {
     let point = &record.body.point;
     let is_bandwidth = matches!(point.pacing, Pacing::Stream { .. } | Pacing::Batch { .. });
     let summary = record.body.summary.as_ref()?;
-    // Only host memory has pages.
+    // Only host memory has pages, and only host memory is cached by CPUs.
     let mut memories = record.effective.iter().flat_map(|it| it.memory.all());
     let is_cached = memories.all(|memory| memory.pages.is_some());
     let moves = summary.bandwidth_bytes_per_s.mean > 0.0 && !point.op.is_atomic();
@@ -104,7 +104,7 @@ fn in_cache(record: TransferRecord<'_>) -> Option<Remark> {
         .iter()
         .map(|group| group.hosts.len())
         .sum();
-    // On one host, a CPU that copies reads one side and writes the other.
+    // On one host, the CPU that copies touches both source and target.
     let sides = if hosts == 1 { 2 } else { 1 };
     let footprint_bytes = point.slots.footprint_bytes;
     let of_thread = footprint_bytes.saturating_mul(sides);
@@ -132,8 +132,8 @@ fn in_cache(record: TransferRecord<'_>) -> Option<Remark> {
     Some(Remark::with_details(short, full))
 }
 
-/// Name and size of the smallest cache that holds the bytes of one thread, or for the last one those of all threads.
-/// `caches` are L1d, L2 and L3.
+/// Name and size of the smallest cache that holds the data. L1d and L2 must hold the bytes of one thread, and L3, which
+/// threads share, the bytes of all threads. `caches` are L1d, L2 and L3.
 fn smallest_cache(
     caches: [Option<u64>; 3],
     of_thread: u64,
@@ -147,7 +147,7 @@ fn smallest_cache(
         .map(|(name, _, bytes)| (name, bytes))
 }
 
-/// Describes lost CPU time in steps of 10 %, so that rows can share a note.
+/// Describes lost CPU time in steps of 10 %, so that similar rows share a remark.
 fn lost_cpu_time(record: TransferRecord<'_>) -> Option<Remark> {
     let tens = |share: f64| ((share * 10.0).floor() * 10.0).clamp(0.0, 90.0);
     let short = "CPU contention: the figures may be too low";
@@ -182,8 +182,8 @@ fn not_narrow_enough(record: TransferRecord<'_>) -> Option<String> {
 /// Late starts are reported above this fraction of the measured interval.
 const START_SKEW_MOST: f64 = 0.01;
 
-/// Note that ranks started late, from skew and interval of each trial. The interval starts at the common start, so the
-/// figures are too low.
+/// Note that ranks started late; `trials` are the start skew and measured interval of each trial. The interval begins
+/// at the common start, so a late start makes the figures too low.
 pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
     let parts = trials.map(|(skew_ns, window_ns)| skew_ns as f64 / window_ns.max(1) as f64);
     let most = parts.max_by(f64::total_cmp)?;
@@ -205,8 +205,8 @@ const EXCESS_MIN: f64 = 0.5;
 /// Minimum fraction of the excess that in-flight operations must explain.
 const DRAIN_MIN: f64 = 0.5;
 
-/// Explains trials that took much longer than requested because of operations in flight at their end, which are
-/// completed and counted.
+/// Explains trials that took much longer than requested. Operations in flight at the end of a trial are completed and
+/// counted, which takes additional time.
 fn long_drain(record: TransferRecord<'_>) -> Option<String> {
     let point = &record.body.point;
     let TrialLength::DurationNs(asked_ns) = point.length.trial else {
@@ -329,12 +329,12 @@ mod tests {
         };
         assert!(!note(0.009).contains("began late"));
         assert!(note(0.12).contains("began late, by 12 % of a trial"));
-        // As if caused by a clock that is an hour off.
+        // If one rank's clock is an hour off, the skew is almost the whole interval.
         assert!(late_start([(3_600_000_000_000, 3_600_050_000_000)].into_iter()).is_some());
         assert_eq!(late_start([].into_iter()), None);
     }
 
-    /// A thread shares its private caches with nobody, and the last one with all threads.
+    /// L1d and L2 belong to one thread, and all threads share L3.
     #[test]
     fn the_smallest_cache_that_holds_a_footprint_is_named() {
         let caches = [Some(32 << 10), Some(1 << 20), Some(32 << 20)];
@@ -412,7 +412,8 @@ mod tests {
         assert!(!note("socket stream").contains("the memory's device"));
     }
 
-    /// Virtual CPUs may move between two distances, which does not affect most points.
+    /// Virtual CPUs may move nearer to each other or further apart, which does not affect most points. A changed canary
+    /// therefore needs trials that differ.
     #[test]
     fn a_canary_that_changed_needs_trials_that_differ() {
         let note = |rates: &[f64]| {
@@ -454,7 +455,8 @@ mod tests {
             above.starts_with("50 % above its bound: the bound was measured too low"),
             "{above}"
         );
-        // 2 % are significant if both intervals are narrower, and not if the bound's interval is wider.
+        // Bandwidth exceeds the bound by slightly more than its own interval, which counts only if the bound has no
+        // interval.
         let near = bandwidth.mean - 1.01 * ci95;
         assert!(note_beside(near, None).is_some());
         assert_eq!(note_beside(near, Some(ci95)), None);

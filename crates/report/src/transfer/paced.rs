@@ -28,7 +28,7 @@ pub(super) const COLUMNS: TableColumns = TableColumns {
     ],
 };
 
-/// Describes the pacing, if several operations are due at once.
+/// Describes the pacing if it issues bursts of several operations; otherwise `None`.
 pub(super) fn words(point: &TransferPoint) -> Option<String> {
     let Pacing::Paced { rate, .. } = point.pacing else {
         return None;
@@ -37,15 +37,16 @@ pub(super) fn words(point: &TransferPoint) -> Option<String> {
     (rate.burst > 1).then(|| format!("{name}, {} operations at once", rate.burst))
 }
 
-/// Below this fraction of the offered rate, the backlog of an open loop grows, provided that many operations were late.
-/// If a trial has few operations, the staggered start of threads and the last latency also reduce the rate.
+/// An open loop is overloaded if its rate is below the fraction `CARRIED_LEAST` of the offered rate and more than the
+/// fraction `LATE_MOST` of operations were late. A low rate alone is not enough: in a trial with few operations, the
+/// staggered start of threads and the last latency also reduce the rate.
 const CARRIED_LEAST: f64 = 0.98;
 const LATE_MOST: f64 = 0.05;
 
-/// Minimum stall length, as a fraction of the time without stalls. Above it, a stall determines the 99th percentile.
+/// Minimum length of a stall, as a fraction of the time without stalls. Longer stalls determine the 99th percentile.
 const STALL_LEAST: f64 = 0.01;
 
-/// Stalls of an open loop's trials that deserve a remark, and the rate outside of them.
+/// Stalls of an open loop's trials that deserve a remark, and the rate outside of these stalls.
 struct Stalls {
     /// Trial numbers, from 1, and their stalls.
     all: Vec<(usize, Stall)>,
@@ -82,7 +83,7 @@ impl Stalls {
             1 => "a stall".to_owned(),
             trials => format!("stalls in {trials} trials, the longest"),
         };
-        // A single iteration of the loop took most of the stall.
+        // If one iteration of the issuing loop took most of the stall, the loop itself was stopped.
         let loop_text = match stall.loop_ns > stall.length_ns / 2 {
             true => {
                 "the loop that issues them stood still as well, so that its process was stopped, its CPU was taken, or a \
@@ -127,7 +128,7 @@ pub(super) fn stall(record: TransferRecord<'_>) -> Option<String> {
     stalls(record)?.text()
 }
 
-/// Describes the longest stall of an open-loop background, if it kept the load below its rate.
+/// Describes the longest stall of an open-loop background, if the load reached its rate outside of stalls.
 pub(super) fn background_stall(trials: &[&TrialBackground], asked_per_s: f64) -> Option<String> {
     let trials = trials.iter();
     let stalls = Stalls::new(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))?;
@@ -169,7 +170,7 @@ mod tests {
         let mut record = samples::paced()[0].clone();
         let body = samples::transfer(&mut record);
         let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
-        // Mean over the trials, including the long one.
+        // Mean rate over all trials, including the trial that the stall made longer.
         pace.reached_per_s = 0.7 * pace.offered_per_s;
         pace.late_fraction = 0.3;
         for trial in &mut body.trials {

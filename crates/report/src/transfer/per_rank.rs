@@ -21,7 +21,7 @@ pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTab
 }
 
 fn initiators<'a>(record: &TransferRecord<'a>) -> &'a [InitiatorFigures] {
-    // Records of traffic files always have them, even if not requested.
+    // Records of traffic files always have figures per rank, even if the user did not request them.
     let is_file = record.body.point.loads.is_some();
     let summary = record.body.summary.as_ref();
     let summary = summary.filter(|_| !is_file || record.body.point.per_rank);
@@ -68,7 +68,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> Option<Ti
     Some(table.with_title(format!("initiator rank {rank}:")))
 }
 
-/// Bandwidth of the rank's fastest batch; `None` if it has several batches in flight.
+/// Bandwidth of the rank's fastest batch; `None` if the rank keeps several batches in flight.
 fn fastest_batch_bytes_per_s(point: &TransferPoint, own: &InitiatorFigures) -> Option<f64> {
     let Pacing::Batch { batch } = point.pacing else {
         return None;

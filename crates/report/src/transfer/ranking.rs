@@ -11,9 +11,8 @@ use tonnage_units::quantity::human::number;
 
 use super::footers::row_name;
 
-/// Cells that compare rates of rows. Rows belong together if they differ only in `compared` columns. Each row is
-/// divided by the first row of its group, and has the half-width of the ratio's 95 % confidence interval. Empty if each
-/// group has one row.
+/// Cells that compare each row with the first row that differs only in `compared` columns. A cell has the ratio of the
+/// rates, with the half-width of its 95 % confidence interval. First rows show 1. Empty if no row can be compared.
 pub fn ratios_to_first(
     records: &[TransferRecord<'_>],
     compared: &[&str],
@@ -55,7 +54,7 @@ fn values(record: &TransferRecord<'_>, fields: &[&str]) -> Vec<Value> {
     values.collect()
 }
 
-/// Message rate of a row, unless it was prescribed.
+/// Message rate of a row; `None` if the user prescribed the rate.
 fn rate<'a>(record: &TransferRecord<'a>) -> Option<&'a Spread> {
     let summary = record.body.summary.as_ref()?;
     let is_free = !matches!(record.body.point.pacing, Pacing::Paced { .. });
@@ -73,13 +72,13 @@ fn ratio(own: &Spread, first: &Spread) -> String {
     }
 }
 
-/// Maximum CPU cost relative to the best row for a row to count as cheaper. CPU times of equivalent rows differ by
-/// less.
+/// A row counts as cheaper if its CPU time is below this fraction of the best row's CPU time. Smaller differences also
+/// occur between equivalent rows.
 const CHEAPER_MAX: f64 = 0.98;
 
-/// Names the row with the highest bandwidth. Among rows of the same size within its interval, also names the one with
-/// the least initiator CPU time per operation and the one with the fewest queue pairs. `None` if there is no choice: a
-/// single row, a prescribed rate, or a ping-pong (smaller is always faster).
+/// Names the row with the highest bandwidth. Among rows of the same size within that row's interval, also names the row
+/// with the least initiator CPU time per operation, and the row with the fewest queue pairs. `None` if fewer than two
+/// rows have a free rate: ping-pongs and prescribed rates do not count.
 pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<String> {
     let rows: Vec<_> = records.iter().filter_map(Candidate::new).collect();
     let best = rows.iter().max_by(|one, other| {
@@ -137,7 +136,7 @@ pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<S
     Some(words)
 }
 
-/// A row with a freely reached bandwidth.
+/// A row whose bandwidth was not limited by a prescribed rate.
 struct Candidate<'a> {
     record: &'a TransferRecord<'a>,
     bandwidth: &'a Spread,

@@ -15,7 +15,7 @@ const BLOCKS_MAX: usize = 60;
 const TRIALS_MAX: usize = 4;
 const STANDSTILLS_NAMED_MAX: usize = 4;
 
-/// Heights from one eighth to full.
+/// Blocks from one eighth of the height to full height.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Marks a block that contains an interval without progress.
@@ -23,7 +23,7 @@ const NOTHING: char = '.';
 
 /// Lines on the series of all rows, and on an aborted trial.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
-    // Checked first, because computing a row name visits all rows.
+    // Skip rows without lines first, because computing a row's name visits all rows.
     let has_lines = |record: &&TransferRecord<'_>| {
         let mut trials = record.body.trials.iter();
         trials.any(|trial| trial.series.is_some()) || record.body.broken_off.is_some()

@@ -45,7 +45,7 @@ pub fn setup(point: &TransferPoint, records: &[TransferRecord<'_>]) -> String {
     format!("setup: {}", all.collect::<Vec<_>>().join("; "))
 }
 
-/// The hosts of the ranks; `None` if records do not have them, or differ.
+/// Number of hosts; `None` if no record lists hosts, or if the numbers differ.
 fn hosts(records: &[TransferRecord<'_>]) -> Option<u32> {
     let hosts = records.iter().map(|record| {
         let groups = record.environment.iter();
@@ -256,7 +256,7 @@ fn access(point: &TransferPoint) -> String {
     }
 }
 
-/// Gap between slots, if it is more than alignment; `None` if rows differ.
+/// Gap between slots; `None` if all gaps only result from alignment, or if rows differ.
 fn slot_gap(records: &[TransferRecord<'_>]) -> Option<String> {
     let mut points = records.iter().map(|record| &record.body.point);
     if points.clone().all(|point| point.slots.has_own_stride()) {
@@ -345,7 +345,7 @@ pub fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
     Some(format!("latency {what}{but}"))
 }
 
-/// States which rows have latencies that end with a local completion, if not all do.
+/// Names the rows whose latencies end with a local completion. Called if only some rows have such latencies.
 fn local_of(records: &[TransferRecord<'_>]) -> String {
     if same(records, |point| point.engine.clone()).is_some() {
         return " (of a lane that stays, local: its bytes may still be on their way)".to_owned();

@@ -36,7 +36,7 @@ const END: &[&str] = &[
     "tune_outcome",
 ];
 
-/// Suggested factor for a longer trial that distinguishes more candidates.
+/// Factor for the suggested trial time. Longer trials distinguish more candidates.
 const LONGER: u64 = 4;
 
 impl Report for TuneReport {
@@ -146,7 +146,7 @@ fn refusals(body: &TuneBody) -> Vec<String> {
     said.collect()
 }
 
-/// Returns notes on candidates that may be better than the winner of their last race, and how to find out.
+/// Notes on candidates that may be better than the winner of their last race, with the option to find out.
 fn doubts(body: &TuneBody) -> Vec<String> {
     let races = body
         .tried
@@ -168,7 +168,7 @@ fn doubt(race: &[TuneTry], trial_ns: u64) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    // Without enough common rounds, no limit is known.
+    // If a candidate and the winner share too few rounds, the possible gain has no known limit.
     let most = tied.map(|it| it.gain.map_or(f64::INFINITY, |gain| gain.high));
     let most = most.fold(0.0, f64::max);
     let how = match most.is_finite() {
@@ -225,7 +225,7 @@ mod tests {
         insta::assert_snapshot!("refused_tune", table_of(&refused()));
     }
 
-    /// `--require-path` must use the proof of the winner's last run.
+    /// `--require-path` must check the proof of path from the winner's last run.
     #[test]
     fn a_search_has_the_proof_of_its_winner() {
         let mut records = searches();

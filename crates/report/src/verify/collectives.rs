@@ -10,8 +10,8 @@ use crate::result::ReportResult;
 use crate::table::TitledTable;
 use crate::text::extend_distinct;
 
-/// Report on collectives of `tonnage verify`: one table for all records, then each wrong result and each reason for a
-/// skip once.
+/// Report on collectives of `tonnage verify`: one table for all records, then wrong results and reasons for skips, each
+/// printed once.
 pub struct VerifyCollectives;
 
 impl Report for VerifyCollectives {
@@ -52,7 +52,8 @@ fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
     records.iter().flat_map(points).collect()
 }
 
-/// A point counts once per backend. If it failed before any backend was opened, it counts for each requested one.
+/// Returns one verified point per backend. If the point failed before any backend was opened, every requested backend
+/// counts as failed.
 fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<VerifiedPoint<'a>> {
     let point = &record.body.point;
     let reduction = point.reduction.map(|reduction| format!("{reduction} of "));

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `transfers` | operations of engines |
 //! | `collectives` | operations of backends of collectives |
-//! | `rows` | the table of either, and the lines below |
+//! | `rows` | rows and lines below the table, used by both |
 
 mod collectives;
 mod rows;

@@ -97,7 +97,8 @@ impl Rows {
         TitledTable::headed(header, cells, |at| matches!(at, 2 | 4 | 5))
     }
 
-    /// Each mismatch and reason for a skip, once for all operations of an engine; mismatches come first.
+    /// Failures, then missing checks, then reasons for skips. Each reason is listed once per engine, with its
+    /// operations.
     fn reasons(&self) -> Vec<String> {
         let engines = self.0.chunk_by(|one, next| one.engine == next.engine);
         let each: Vec<[Vec<String>; 3]> = engines.map(of_engine).collect();
@@ -105,7 +106,8 @@ impl Rows {
         (0..3).flat_map(of_sort).collect()
     }
 
-    /// The result. `correct` completes "… bytes"; `is_fine` is false if the run must end with an error.
+    /// The result. `correct` is the text after the number of bytes; `is_fine` is false if the run must end with an
+    /// error.
     pub fn result(&self, correct: &str, is_fine: bool) -> ReportResult {
         let rows = &self.0;
         let checked = size(rows.iter().map(|row| row.checked_bytes).sum());
@@ -145,7 +147,7 @@ impl Rows {
         }
     }
 
-    /// The reasons that [`result`](Self::result) leaves out.
+    /// All reasons except the first one, which [`result`](Self::result) includes.
     pub fn further_reasons(&self) -> Vec<String> {
         self.reasons().into_iter().skip(1).collect()
     }
@@ -203,7 +205,7 @@ impl Row {
     }
 }
 
-/// Adds the point to the places where a problem occurred.
+/// Adds the point's size and elements to those affected by this reason.
 fn add_reason(all: &mut Vec<(String, Affected)>, why: &str, point: &VerifiedPoint<'_>) {
     let at = all.iter().position(|(known, _)| known == why);
     let at = at.unwrap_or_else(|| {
@@ -261,7 +263,7 @@ fn of_engine(rows: &[Row]) -> [Vec<String>; 3] {
     ]
 }
 
-/// One line per reason, with the affected operations; they are left out if all are affected.
+/// One line per reason, with the affected operations. Operations are left out if the reason affects all of them.
 fn group_reasons<'a>(
     rows: &[Row],
     what: &str,

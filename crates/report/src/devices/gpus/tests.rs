@@ -6,8 +6,8 @@ use tonnage_machine::Topology;
 use tonnage_machine::devices::PciPath;
 use tonnage_machine::kernel_files::invented::Machine;
 
-/// A host with two GPUs and an RDMA device below one switch, and a third GPU at the other socket. `gpu` holds the PCI
-/// class, vendor and device.
+/// A host with two GPUs and an RDMA device below one switch, and a third GPU at the other socket. `gpu` holds PCI
+/// class, vendor and device of the GPUs.
 fn host_with(gpu: [&str; 3]) -> Machine {
     let machine = Machine::new();
     machine.processors(2, 2, 1);
@@ -107,7 +107,7 @@ fn amd_gpus_are_drawn_with_facts_from_the_kernel() {
         page.contains("  hip:0 ") && !page.contains("  module  "),
         "{page}"
     );
-    // If a GPU has two partitions, neither name stands for the whole GPU.
+    // If a GPU has two partitions, no runtime name means the whole GPU, so its PCI address is printed.
     let part = found.hip[0].clone();
     found.hip.push(CudaGpu { number: 1, ..part });
     let names = GpuNames::new(&found);
@@ -124,7 +124,7 @@ fn amd_gpus_are_drawn_with_facts_from_the_kernel() {
     assert!(rows.iter().any(|row| row[..] == module), "{rows:?}");
 }
 
-/// As reported by drivers: links, access in each direction, and reasons for no access.
+/// Pairs that differ in links or in the access of one direction must get different labels.
 #[test]
 fn pairs_are_told_apart_by_links_and_access() {
     let mut found = inventory(&machine());
@@ -189,7 +189,7 @@ fn a_large_matrix_keeps_to_the_width() {
     crate::tests::fits(&page);
 }
 
-/// A host of idle GPUs with long names; all pairs have the longest reason.
+/// Lines must fit the page even with long GPU names, idle links, and the longest reason for each pair.
 #[test]
 fn no_line_is_wider_than_the_page() {
     let mut found = inventory(&machine());
@@ -231,7 +231,8 @@ fn no_line_is_wider_than_the_page() {
     assert!(words.join(" ").contains(&reason), "{page}");
 }
 
-/// Links to the host replace the BAR size. Links without a known number are not counted.
+/// If a GPU has links to the host, they are printed instead of the BAR size. Links of unknown number are printed
+/// without one.
 #[test]
 fn links_other_than_pci_are_named_as_far_as_known() {
     let mut found = inventory(&machine());

@@ -1,5 +1,5 @@
-//! A parser for Prometheus' text exposition format 0.0.4, written from its documentation. It is stricter than
-//! Prometheus itself.
+//! A parser for Prometheus' text exposition format 0.0.4, written from the format's documentation. The parser is
+//! stricter than Prometheus itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ pub struct ParsedFamily {
     pub samples: Vec<ParsedSample>,
 }
 
-/// One line of a series.
+/// One line with labels and a value.
 #[derive(Debug)]
 pub struct ParsedSample {
     /// Labels and their values, unescaped.
@@ -23,7 +23,8 @@ pub struct ParsedSample {
     pub value: f64,
 }
 
-/// Parses a text. Each family must have HELP and TYPE before its samples, and all its lines together.
+/// Parses a text. Each family must have HELP and TYPE before its samples, and its lines must not mix with those of
+/// another family.
 pub fn parse(text: &str) -> Result<Vec<ParsedFamily>, String> {
     if !text.ends_with('\n') || text.contains('\r') && text.lines().any(|line| line.ends_with('\r'))
     {
