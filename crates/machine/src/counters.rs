@@ -12,8 +12,8 @@ use tonnage_units::{WireDevice, WireKind};
 /// Counters by their kernel names.
 pub type Counters = BTreeMap<String, u64>;
 
-/// Number of columns in /proc/net/dev, and the columns in use. Each has the name of the same counter below
-/// /sys/class/net.
+/// Number of columns in /proc/net/dev, and the columns in use. Each column in use gets the name that the same counter
+/// has below /sys/class/net.
 const INTERFACE_COLUMNS: usize = 16;
 const INTERFACE_COUNTERS: [(usize, &str); 8] = [
     (0, "rx_bytes"),

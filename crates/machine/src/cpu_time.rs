@@ -37,8 +37,9 @@ pub struct SchedTime {
 }
 
 impl LimitedGroup {
-    /// Returns those of this process's control groups and their ancestors that have a quota, smallest quota first. In a
-    /// container, the search ends at the root of the container's namespace, because higher groups cannot be read.
+    /// Returns the control groups that have a quota, among this process's groups and their ancestors. The smallest
+    /// quota comes first. In a container, the search ends at the root of the container's namespace, because higher
+    /// groups cannot be read.
     pub fn all(tree: &Tree) -> Vec<Self> {
         let (groups, mounts) = (
             tree.text("proc/self/cgroup"),
@@ -140,8 +141,8 @@ fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
         }
         let mut fields = before.split(' ').skip(3);
         let (root, place) = (unescape(fields.next()?), unescape(fields.next()?));
-        // The line has the folder's name in the host's hierarchy, but a container may have only its own part of that
-        // mounted.
+        // The line has the folder's name in the host's hierarchy, but a container may have mounted only its own part of
+        // that hierarchy.
         let below = group.strip_prefix(root.trim_end_matches('/'))?;
         let is_below = below.is_empty() || below.starts_with('/');
         let leaves = below.split('/').any(|name| name == "..");

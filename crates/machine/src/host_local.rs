@@ -6,8 +6,8 @@
 use crate::kernel_files::Tree;
 
 /// Returns why an interface does not lead to other hosts. `None` if it may lead there, or if /sys does not describe it.
-/// The latter is the case if `name` is not an interface, or if /sys shows another network namespace, in which this name
-/// has a different `index`.
+/// /sys does not describe it if `name` is not an interface, or if /sys shows another network namespace, in which this
+/// name has a different `index`.
 pub fn why_host_local(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     let path = format!("sys/class/net/{name}");
     if tree.number(format!("{path}/ifindex")) != Some(index) {
@@ -35,7 +35,7 @@ pub fn why_host_local(tree: &Tree, name: &str, index: u32) -> Option<&'static st
 /// Maximum number of stacked interfaces: a VLAN of a bond of a device is three.
 const STACK_MAX: u32 = 8;
 
-/// Returns whether an interface is a device's, or is stacked on one through at most `most` interfaces.
+/// Returns whether an interface belongs to a device, or is stacked on one through at most `most` interfaces.
 fn leads_to_device(tree: &Tree, name: &str, most: u32) -> bool {
     let path = format!("sys/class/net/{name}");
     let lower = tree.names(&path);
@@ -95,7 +95,8 @@ mod tests {
         assert_eq!(found("tunl0", 10), Some("a tunnel"));
         assert_eq!(found("tun0", 6), Some("a tunnel"));
         assert_eq!(found("flannel.1", 7), Some("a tunnel"));
-        // The files describe another namespace's interface; then the name is not an interface.
+        // In the first case, the files describe another namespace's interface. In the second, the name is not an
+        // interface.
         assert_eq!(found("eth1", 99), None);
         assert_eq!(found("mlx5_0", 0), None);
     }

@@ -33,8 +33,8 @@ fn found(mounts: &str, file_system: FileSystem, path: &Path) -> Mount {
     let line = if file_system.mount_id.is_some() {
         lines().find(|line| Some(line.id) == file_system.mount_id)
     } else {
-        // Kernels before 5.8 do not report the mount's number. The mount is then the device's innermost one above the
-        // path. If there are several at one place, it is the last.
+        // Kernels before 5.8 do not report the mount's number. In that case, the mount is the device's innermost one
+        // above the path. If several are mounted at the same place, it is the last of them.
         lines()
             .filter(|line| line.device == file_system.device && path.starts_with(&line.place))
             .max_by_key(|line| line.place.components().count())

@@ -25,9 +25,9 @@ pub struct MachineRank {
 /// Places the workers of all ranks of a machine. Workers that exchange bytes get one socket, or initiators get one
 /// socket and targets another.
 ///
-/// As long as there are enough cores, each worker gets a whole one, on one NUMA node if the group fits. After that,
-/// workers get second threads, if possible not on the core of a peer. Workers share CPUs, and then yield, only if there
-/// are more workers than CPUs.
+/// As long as there are enough cores, each worker gets a whole core. A group's cores are on one NUMA node if the group
+/// fits there. If cores are short, workers get second threads, if possible not on the core of a peer. Workers share
+/// CPUs, and then yield, only if there are more workers than CPUs.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the reason if no CPUs satisfy `place`. [`Error::Usage`] if `place` is far and the ranks
@@ -74,8 +74,9 @@ pub fn place_pairs(
     placed.ok_or_else(|| unavailable(explain_shortage(&machine_cpus.cpus, total)))
 }
 
-/// Places the workers of all ranks of a machine, which may all use the same CPUs, like [`super::place_workers`]. If it
-/// takes no more cores, workers that exchange bytes instead get one socket, cores of their own and one NUMA node.
+/// Places the workers of all ranks of a machine, which may all use the same CPUs, like [`super::place_workers`]. Then
+/// moves workers that exchange bytes to one socket, separate cores and one NUMA node, as far as this improves the
+/// placement. The placement stays as it was if the workers would then use fewer cores in total.
 pub fn place_automatically(
     topology: &Topology,
     ranks: &[MachineRank],
@@ -250,7 +251,7 @@ impl<'a> MachineCpus<'a> {
         Some(placed.collect())
     }
 
-    /// Finds CPUs for the members of a group that no other worker uses.
+    /// Finds CPUs that no other worker uses, for the members of a group.
     fn find_unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let ways = [
             CpuPreference::UnusedCores,

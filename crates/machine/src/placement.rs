@@ -74,12 +74,13 @@ impl From<u32> for Workers {
 /// Places the `workers` of local rank `local_rank`. The host has `local_size` ranks, all with the same number of
 /// workers.
 ///
-/// [`CpuChoice::Auto`] gives every worker its own CPU among those that the process may use. Ranks get theirs in order
-/// of rank. As long as there are enough cores, a rank gets whole ones, and after that second threads of cores. In both
-/// cases it gets CPUs of the lowest NUMA node that fits all its workers, or of several nodes if no single node does.
+/// [`CpuChoice::Auto`] gives every worker its own CPU among those that the process may use. CPUs are assigned in the
+/// order of the ranks. As long as there are enough cores, a rank gets whole cores, and after that second threads. In
+/// both cases the CPUs are on the lowest NUMA node that fits all the rank's workers. If no single node fits them, the
+/// CPUs are on several nodes.
 ///
-/// If there are more workers than CPUs, they are assigned round-robin, and yield. [`Workers::first`] are then placed
-/// first.
+/// If there are more workers than CPUs, CPUs are assigned round-robin, and workers yield. The [`Workers::first`] of all
+/// ranks then get CPUs before the other workers.
 ///
 /// # Errors
 /// [`Error::Usage`] if a listed CPU is not usable; the message names the usable ones. Also if `local_rank` is not below
@@ -132,8 +133,8 @@ pub fn pin_thread(cpu: u32) -> Result<()> {
     spread_thread(&[cpu])
 }
 
-/// Restores the CPUs of the thread that created it when it is dropped. A thread that was pinned in the meantime is free
-/// again, and so are the threads that it starts afterwards.
+/// When dropped, restores the CPUs that its thread had when this value was created. If the thread was pinned in the
+/// meantime, it is free again, and so are the threads that it starts afterwards.
 #[must_use = "the CPUs are given back when this is dropped"]
 pub struct AffinityGuard {
     /// The CPUs to restore; `None` if the kernel did not report them.
@@ -244,7 +245,7 @@ fn round_robin(cpus: &[u32], request: &PlacementRequest) -> Placement {
         cpus.get(at).copied()
     };
     let mine = (0..request.workers.each).map(cpu_of).collect();
-    // A list may name a CPU twice. Workers then share it even if there are enough CPUs.
+    // A list that was not parsed may name a CPU twice. Workers then share that CPU even if there are enough CPUs.
     let used = usize::try_from(request.total().min(length)).unwrap_or(cpus.len());
     let mut distinct: Vec<u32> = cpus.iter().copied().take(used).collect();
     distinct.sort_unstable();

@@ -204,7 +204,7 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
         .iter()
         .flat_map(|node| node.cpus.iter().map(|cpu| (*cpu, node.id)))
         .collect();
-    // The files of one CPU describe all CPUs of its core, which halves the number of files to read.
+    // The files of one CPU describe all CPUs of its core, so the files of its core's other CPUs are not read.
     let mut shared = BTreeMap::<u32, (u32, Option<u32>)>::new();
     let mut cpus = Vec::with_capacity(online.len());
     for &id in online {

@@ -9,10 +9,10 @@ use super::pci::gpu_function;
 /// option.
 pub(super) const MOVE_NOTIFY: &str = "CONFIG_DMABUF_MOVE_NOTIFY";
 
-/// First Linux release in which a buffer that a NIC's driver has pinned stays in GPU memory.
+/// First Linux release that keeps a buffer in GPU memory while a NIC's driver has it pinned.
 const PINS_IN_PLACE: [u32; 2] = [6, 15];
 
-/// First version of amdgpu in AMD's own packages that exports memory without moving it on older kernels.
+/// First version of AMD's packaged amdgpu that keeps pinned buffers in GPU memory even on older kernels.
 const PACKAGED_PINS_IN_PLACE: [u32; 3] = [6, 14, 14];
 
 /// Kernel module of the only NIC driver that does not pin buffers, but is notified when they move.
@@ -21,7 +21,7 @@ const MOVES_ALONG: &str = "mlx5_core";
 /// Smallest buffer for which a move can be distinguished from allocations of other processes.
 const SEEN_BYTES_MIN: u64 = 16 << 20;
 
-/// Memory that a GPU's driver uses for all processes.
+/// A GPU's memory that all processes together use, as reported by the GPU's driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmdMemoryUse {
     /// Bytes of GPU memory.
@@ -156,8 +156,8 @@ mod tests {
         let before = used(10 * BYTES, BYTES);
         let moved = said(before, used(9 * BYTES, 2 * BYTES), BYTES).unwrap();
         assert!(moved.starts_with("amdgpu moved"), "{moved}");
-        // In turn: not moved; too small for a move to be visible; and no readings, on a kernel that keeps buffers in
-        // place.
+        // Three cases without doubt: the buffer did not move; it is too small for a move to be visible; there are no
+        // readings, but this kernel keeps buffers in place.
         assert_eq!(said(before, before, BYTES), None);
         assert_eq!(said(before, used(9 * BYTES, 2 * BYTES), 4096), None);
         assert_eq!(said(None, None, BYTES), None);
@@ -174,8 +174,8 @@ mod tests {
             amd_dmabuf_doubt(&machine.tree(), "mlx5_0", before, after, BYTES).is_some()
         };
         assert!(!said(same, same));
-        // The host already has this much memory in use, from an earlier registration of this buffer or from another
-        // process.
+        // The GPU already uses as much host memory as the buffer needs, from an earlier registration of this buffer or
+        // from another process. So a move cannot be ruled out.
         let earlier = used(0, BYTES);
         assert!(said(earlier, earlier) && said(same, earlier.and(used(BYTES, BYTES))));
         assert!(said(same, None));

@@ -24,7 +24,7 @@ pub fn has_amd_peer_memory(tree: &Tree) -> bool {
     listed(tree).is_some()
 }
 
-/// Returns the path of the file that shows the client, if there is one.
+/// Returns the path of the file that lists AMD's peer memory client, if there is one.
 pub(super) fn listed(tree: &Tree) -> Option<String> {
     let path = PEERS.iter().find(|path| tree.exists(path))?;
     Some(format!("/{path}"))
@@ -97,8 +97,8 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
     None
 }
 
-/// Reports the GPUs with memory that the runtime cannot export. GPUs with an unknown answer are not reported, because
-/// an old runtime may export memory although it cannot answer the question.
+/// Reports the GPUs with memory that the runtime cannot export. A GPU is not reported if the runtime cannot answer the
+/// question, because an old runtime may nevertheless export memory.
 pub(super) fn without_dmabuf(gpus: &[CudaGpu], absent: &mut Vec<Absent>) {
     let lacking = gpus.iter().filter(|gpu| gpu.dmabuf == Some(false));
     let names: Vec<String> = lacking.map(|gpu| format!("hip:{}", gpu.number)).collect();

@@ -82,7 +82,7 @@ pub struct CudaGpu {
 #[derive(Debug, Default)]
 pub(super) struct DriverAnswer {
     pub(super) gpus: Vec<CudaGpu>,
-    /// Access of the first GPU to the memory of the second one, with the indices of both in the list of GPUs.
+    /// For each ordered pair: the indices of both GPUs in `gpus`, and the first GPU's access to the second one's memory.
     access: Vec<([usize; 2], PeerAccess)>,
 }
 

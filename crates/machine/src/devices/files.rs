@@ -20,10 +20,10 @@ const PSEUDO: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs dev
 /// Mounts of any type at or below these places belong to the system.
 const SYSTEM_PLACES: [&str; 5] = ["/boot", "/dev", "/proc", "/run", "/sys"];
 
-/// Shared memory is used like a file system, although its mount is below /dev.
+/// Shared memory. It is listed although its mount is below /dev, because it is used like a file system.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A smaller tmpfs holds settings, not data.
+/// Size of the smallest tmpfs that is listed. A smaller tmpfs holds settings, not data.
 const TMPFS_BYTES_MIN: u64 = 16 << 20;
 
 /// Longest time to wait for a file system's size. If its server is down, the call does not return.

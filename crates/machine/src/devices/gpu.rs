@@ -99,8 +99,8 @@ pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
     all(tree).map(|gpu| gpu.model).collect()
 }
 
-/// Returns the vendors of the host's GPUs, as in [`Gpu::vendor`]. If some GPUs are usable, all others are ignored, such
-/// as a CPU's integrated display next to an accelerator.
+/// Returns the vendors of the host's GPUs, as in [`Gpu::vendor`]. If some GPUs are usable, all others are ignored. An
+/// example is a CPU's integrated display in a machine with an accelerator.
 pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
     let gpus: Vec<Gpu> = all(tree).collect();
     let has_usable = gpus.iter().any(|gpu| gpu.usable);

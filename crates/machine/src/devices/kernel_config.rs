@@ -7,7 +7,7 @@ use flate2::read::GzDecoder;
 
 use super::super::kernel_files::Tree;
 
-/// Limit on the size of the configuration. Those of distributions have about 300 KB.
+/// Limit on the size of the configuration file. The files of common distributions have about 300 KB.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
 /// A kernel configuration.

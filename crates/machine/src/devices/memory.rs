@@ -9,8 +9,8 @@ use super::super::topology::Topology;
 use super::Absent;
 use tonnage_units::number_list;
 
-/// Suggested growth of an exhausted pool of huge pages: enough for two ranks' buffers of 256 MiB. A pool of 1 GiB pages
-/// grows by two pages.
+/// Suggested growth of an exhausted pool of huge pages. It is enough for two ranks with buffers of 256 MiB each. A pool
+/// of 1 GiB pages grows by two pages instead, one for each rank.
 const SUGGESTED_BYTES: u64 = 1 << 30;
 
 /// The memory of a host.

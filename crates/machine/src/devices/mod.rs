@@ -184,8 +184,8 @@ impl Inventory {
         found
     }
 
-    /// Adds information from the GPU drivers that the kernel does not provide; a driver may take seconds to answer. On
-    /// a machine without GPUs, drivers are queried only if a variable names a driver's library.
+    /// Queries the GPU drivers, and adds the information that the kernel does not provide. A driver may take seconds to
+    /// answer. On a machine without GPUs, drivers are queried only if a variable names a driver's library.
     pub fn ask_drivers(mut self) -> Self {
         let cuda = self.ask_driver(&cuda::BY_CUDA);
         let hip = self.ask_driver(&cuda::BY_HIP);
@@ -235,7 +235,7 @@ impl Inventory {
             listed.all(|listed| listed.pci.address != gpu.pci_address)
         };
         if by_drivers().any(unknown) {
-            // This happens in a container that does not see the host's bus.
+            // In a container that does not see the host's bus, drivers list GPUs that the kernel does not list.
             let all = by_drivers().map(|gpu| gpu.pci_address.clone());
             let all = all.chain(self.gpus.iter().map(|gpu| gpu.pci.address.clone()));
             let known = std::mem::take(&mut self.gpu_pairs);

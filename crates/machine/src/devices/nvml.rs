@@ -213,8 +213,8 @@ fn between(
     let both = |wanted: &dyn Fn(&NvlinkEnd) -> bool| count(own, wanted).min(count(their, wanted));
     let direct = count(own, &|end| matches!(end, NvlinkEnd::Gpu(at) if at == peer));
     let switched = both(&|end| *end == NvlinkEnd::Switch);
-    // A guest cannot see the far end of links behind some switches. If a switch's kind is not reported, only its
-    // address is known.
+    // A guest cannot see the far end of links behind some switches. If a far end's kind is not reported, only its
+    // address is known, and an address that belongs to no GPU may be a switch's.
     let unknown_ends = both(&|end| match end {
         NvlinkEnd::Gpu(at) => !is_known(at),
         NvlinkEnd::Other => true,
@@ -262,7 +262,8 @@ pub(super) mod tests {
         assert_eq!(between(&own, ("b", &[]), None), Some((2, false)));
         let one = [switch.clone(), other.clone()];
         assert_eq!(between(&own, ("d", &one), Some(true)), Some((1, true)));
-        // If the library answers no, the ends do not matter. If it answers yes, links with unknown ends count too.
+        // If NVML reports that the GPUs are not linked, their link ends are ignored. If it reports that they are
+        // linked, links with unknown ends count too.
         assert_eq!(between(&own, ("b", &one), Some(false)), None);
         let unknown_ends = [other.clone(), other];
         assert_eq!(

@@ -72,7 +72,7 @@ pub fn gpu_function(tree: &Tree, address: &str) -> String {
     card.unwrap_or_else(|| address.to_owned())
 }
 
-/// Returns the NUMA node of a function; `None` if the kernel reports none, as -1.
+/// Returns the NUMA node of a function; `None` if the kernel reports -1, which means that the node is unknown.
 pub(super) fn numa_node(tree: &Tree, function: &Path) -> Option<u32> {
     let node = tree.number::<i64>(function.join("numa_node"))?;
     u32::try_from(node).ok()

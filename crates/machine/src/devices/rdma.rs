@@ -96,8 +96,8 @@ impl RdmaDevice {
 }
 
 impl RdmaPort {
-    /// Returns the GID that packets usually carry: one for RoCE v2 with an IPv4 address, or else any for RoCE v2, or
-    /// else any. Link-local addresses come last.
+    /// Returns the GID that packets usually carry. GIDs for RoCE v2 are preferred, then IPv4 addresses, and then
+    /// addresses that are not link-local.
     pub fn usual_gid(&self) -> Option<&RdmaGid> {
         let gids = self.gids.iter();
         gids.min_by_key(|gid| {

@@ -19,7 +19,7 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     for instance in parts(&mig, "gi") {
         let compute = parts(&format!("{mig}/{instance}"), "ci");
         if compute.is_empty() {
-            // An instance without compute instances cannot run anything yet.
+            // A GPU instance without compute instances cannot run anything yet, but is listed too.
             slices.push(instance);
         } else {
             slices.extend(compute.iter().map(|part| format!("{instance}/{part}")));
@@ -28,8 +28,8 @@ pub(super) fn slices(tree: &Tree, minor: &str) -> Vec<String> {
     slices
 }
 
-/// Compute partition modes of an AMD GPU, with their numbers of partitions. CPX has one partition for each die, so its
-/// number varies. Other words of the kernel mean that the GPU is whole.
+/// Compute partition modes of an AMD GPU, each with its number of partitions. `None` means that the number varies: CPX
+/// has one partition for each die. Any other word of the kernel means that the GPU is whole.
 const MODES: [(&str, Option<usize>); 4] = [
     ("DPX", Some(2)),
     ("TPX", Some(3)),
