@@ -185,7 +185,7 @@ impl Credits {
         self.purposes[at] = purpose;
     }
 
-    /// Takes completions out of `done` that no peer's count covers yet, and adds held-back ones that a count now
+    /// Removes completions that no peer's count covers yet from `done`, and adds held-back ones that a count now
     /// covers. The first `count` entries come from the engine. Returns the new number of entries.
     #[inline]
     pub fn hold_back_early(&mut self, done: &mut [Completion], count: usize) -> usize {

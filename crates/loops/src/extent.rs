@@ -102,8 +102,8 @@ pub struct FlowLoad {
     /// Operations that have not completed.
     open: u64,
     is_closing: bool,
-    /// Time when the last operation had completed, including the flush if completion doesn't prove arrival. In
-    /// nanoseconds on the worker's clock; 0 until then.
+    /// Time when the last operation had completed, in nanoseconds on the worker's clock; 0 until then. If completion
+    /// doesn't prove arrival, it is the time when the closing flush had completed.
     pub ended_ns: u64,
 }
 

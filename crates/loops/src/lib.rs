@@ -50,8 +50,8 @@ pub mod walk;
 pub mod testing;
 
 /// Maximum number of operations posted, or completions polled, in one call. Sixteen would already amortize the indirect
-/// call: 4.79 ns per operation, compared with 4.71 ns for a static call. With 64, an engine can ring one doorbell for a
-/// default window.
+/// call: 4.79 ns per operation, compared with 4.71 ns for a static call. With 64, an engine can post a whole default
+/// window with one doorbell.
 pub const BURST: usize = 64;
 
 /// Maximum number of operations of a batch that are built before they are posted. They take 2.5 MiB of memory. A larger
@@ -78,8 +78,8 @@ struct CachePadded<T>(T);
 
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
-    /// Free tags or, in batch loops, free batch slots. The longest free comes first. This order makes flows alternate
-    /// even on an engine that completes at once.
+    /// Free tags or, in batch loops, free batch slots. The one that has been free the longest comes first. This order
+    /// makes flows alternate even on an engine that completes at once.
     ready: VecDeque<u32>,
     /// Time when the operation of each tag was posted (or due), nanoseconds.
     posted_ns: Vec<u64>,

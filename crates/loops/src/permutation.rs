@@ -130,7 +130,7 @@ mod tests {
         assert!((0.45..0.55).contains(&low), "{low}");
     }
 
-    /// The bound is just above half of the power of two, which needs the most cycle walking.
+    /// A bound just above half of a power of two needs the most cycle walking.
     #[test]
     fn the_worst_bound_is_quick() {
         let below = (1 << 20) + 1;

@@ -28,8 +28,8 @@ pub struct Arrivals {
     pub last_ns: u64,
 }
 
-/// Maps an arrival to a 64-bit number. Two different sets have the same sum by chance once in 2^64. A sum of the
-/// immediates alone would be the same for 1, 1, 4, 4 as for 1, 2, 3, 4.
+/// Maps an arrival to a 64-bit number. The sums of these numbers over two different sets are equal by chance only once
+/// in 2^64. A sum of the immediates alone would be the same for 1, 1, 4, 4 as for 1, 2, 3, 4.
 #[inline]
 pub fn arrival_mix(peer: u32, immediate: u32) -> u64 {
     mix_bits(u64::from(peer) << 32 | u64::from(immediate))

@@ -10,8 +10,8 @@ use super::flow::Flow;
 /// look like a stalled flow.
 const QUIET_LOOKS: u32 = 8;
 
-/// The allowed time without progress is the patience plus the longest such time so far, because an outage may also hit
-/// a slow operation. If this factor times the longest time is more, that product is allowed instead.
+/// The allowed time without progress is the larger of two values. One is the longest such time so far plus the
+/// patience, because an outage may also hit a slow operation. The other is the longest time multiplied by this factor.
 const QUIET_FACTOR: u64 = 3;
 
 /// Slowest rate assumed for the first operations, when nothing is known of the path yet: 1 µs per byte (1 MB/s), a
@@ -36,7 +36,7 @@ pub struct Stall {
     pub quiet_ns: u64,
     /// Operations that have not completed.
     pub in_flight: u64,
-    /// The peer, if operations with other peers went on.
+    /// The affected peer; `None` if operations with other peers also stopped.
     pub peer: Option<u32>,
 }
 
@@ -203,8 +203,8 @@ mod tests {
         );
     }
 
-    /// After a quiet time of 400 ns, patience plus that time is allowed. After 800 ns, three times the quiet time is
-    /// longer and is allowed instead.
+    /// After a quiet time of 400 ns, this time plus the patience is allowed. After 800 ns, three times the quiet time
+    /// is longer, so it is allowed instead.
     #[test]
     fn slow_operations_may_be_slow_again() {
         for (looks, forgiven_ns) in [(&[100, 500, 950][..], 1400), (&[100, 500, 900, 950], 2400)] {

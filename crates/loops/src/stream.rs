@@ -154,8 +154,8 @@ mod tests {
         assert_eq!(recorder.readings.get(), 11);
     }
 
-    /// Nothing completes for 200 ms, but the patience is only 50 ms. The time allowed for first operations must cover
-    /// the rest.
+    /// Nothing completes for 200 ms, but the patience is only 50 ms. The stream must not count as stalled, because the
+    /// time allowed for first operations covers the other 150 ms.
     #[test]
     fn operations_in_flight_at_the_end_get_their_time() {
         let (mut mock, stop) = (mock(64), AtomicBool::new(false));
@@ -200,8 +200,8 @@ mod tests {
     fn a_stalled_flow_among_others_ends_the_loop() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         mock.lock().ends = Some(ends_except_on(Lane(1)));
-        // The watch finds a stall only if checks are at most half of this apart. On two busy CPUs they may be 25 ms
-        // apart or more.
+        // The watch finds a stall only if checks are at most half of this patience apart. On two busy CPUs they may be
+        // 25 ms apart or more.
         let watch = StallWatch::new(200_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));

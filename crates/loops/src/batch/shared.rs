@@ -21,8 +21,8 @@ pub struct SharedBatches {
     /// Set once no more batches will begin.
     over: AtomicBool,
     /// Slots of the latest batches, indexed by batch number modulo `in_flight`. An entry is reused only when every
-    /// worker has read it. Batch n + `in_flight` begins after batch n or a later batch has ended, and workers join
-    /// batches in order.
+    /// worker has read it: batch n + `in_flight` begins only after batch n or a later batch has ended, and workers
+    /// join batches in order.
     announced: Box<[AtomicU32]>,
     /// Number of unfinished shares of each batch in flight, indexed by slot.
     shares: Box<[CachePadded<AtomicU32>]>,

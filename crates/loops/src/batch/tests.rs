@@ -250,7 +250,7 @@ fn workers_divide_batches_and_the_first_one_times_them() {
     }
 }
 
-/// One worker's engine completes nothing. The other workers may then begin only `in_flight` batches.
+/// If one worker's engine completes nothing, the other workers may begin only `in_flight` batches.
 #[test]
 fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {

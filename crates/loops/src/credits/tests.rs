@@ -55,7 +55,7 @@ fn a_completion_is_held_until_the_receiver_has_taken_its_message() {
     assert_eq!(
         credits.hold_back_early(&mut all, 0),
         0,
-        "one is still not taken"
+        "one message is not consumed yet"
     );
     told(&credits, 3);
     let count = credits.hold_back_early(&mut all, 0);
@@ -125,7 +125,7 @@ fn credits_return_after_enough_messages_or_a_few_idle_polls() {
     for _ in 0..2 {
         credits.return_when_idle(&mut mock).unwrap();
     }
-    assert_eq!(mock.lock().posted, 1, "it is not idle yet");
+    assert_eq!(mock.lock().posted, 1, "too few idle polls so far");
     credits.return_when_idle(&mut mock).unwrap();
     assert_eq!(mock.lock().posted, 2);
     credits.hold_back_early(&mut [done(COUNTS, 0)], 1);
@@ -187,7 +187,7 @@ fn each_count_has_a_cache_line_of_its_own() {
 #[test]
 fn peers_are_added_in_order_while_the_memory_suffices() {
     let mut credits = credits();
-    assert!(credits.add(9, 3, 0).is_err(), "the next one is 2");
+    assert!(credits.add(9, 3, 0).is_err(), "the next index is 2");
     let room = credits.arena.len() as u64 / Credits::bytes(1);
     for index in 2..room as usize {
         credits.add(index as Peer, index, 0).unwrap();

@@ -155,7 +155,8 @@ mod tests {
                 .contains("never written")
         };
         assert!(is_looked_for(512, 16));
-        // A truncated stamp, alone and after a whole sector, and a range that begins within a sector.
+        // No stamp is looked for here: the sector is cut within its stamp, alone or after a whole sector, or the range
+        // begins within a sector.
         assert!(!is_looked_for(512, 15) && !is_looked_for(0, 512 + 15) && !is_looked_for(513, 100));
     }
 

@@ -151,7 +151,7 @@ fn number(access: Access) -> &'static str {
     }
 }
 
-/// Compares with the walk of the kernel module, by compiling the module's own `walk.h`.
+/// The kernel module must compute the same walk. The test compiles the module's own `walk.h`.
 #[test]
 fn the_kernel_goes_through_the_same_slots() {
     let (mut program, mut ours) = (format!("{KERNEL}int main(void) {{\n"), String::new());

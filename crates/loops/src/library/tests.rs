@@ -169,7 +169,7 @@ fn without_room_fewer_operations_are_accepted() {
         counting.lock().room = Some(3);
         let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
         let taken = library.post(&ops).unwrap();
-        // Each task accepts one operation and waits for room in the engine itself.
+        // With tasks, each idle task accepts one operation, and then waits for room in the engine.
         let most = match posting {
             Posting::Tasks => DEPTH as usize + 1,
             _ => 3,

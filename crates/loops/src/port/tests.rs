@@ -64,7 +64,7 @@ fn a_flush_waits_until_it_is_accepted_and_completed() {
     assert_eq!(
         mock.lock().flushes,
         3,
-        "two flows have written; it was busy once"
+        "two flushes, and one retry because the engine was busy"
     );
     assert_eq!(mock.lock().in_flight.len(), 0);
 }
