@@ -1,9 +1,9 @@
-//! Measures the library's cost per operation over the `null` engine, which moves no bytes. Compared are raw post and
-//! poll, tickets, futures, and calls without a session. The measurements alternate, so that changes of the machine's
-//! speed affect all of them.
+//! Measures the library's cost per operation over the `null` engine, which moves no bytes. The benchmark compares raw
+//! post and poll, tickets, futures, and calls without a session. The measurements alternate, so that changes of the
+//! machine's speed affect all of them.
 //!
 //! Each interface is measured with one operation in flight and with 64. The reported figures are medians over the
-//! rounds. A goal limits the median of the difference from raw within a round.
+//! rounds. In each round, an interface is also compared with raw; its goal limits the median of these differences.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -10,8 +10,8 @@ use tonnage_engine::{Descriptor, EndpointAddress, Peer};
 use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 use crate::place::ProcessPlace;
 
-/// Longest accepted line. An engine's address has at most [`EndpointAddress::BYTES_MAX`] bytes, each at most four
-/// characters in the line.
+/// Longest accepted line: up to four characters for each byte of an engine's address, and room for the other fields. An
+/// address has at most [`EndpointAddress::BYTES_MAX`] bytes.
 const LINE_BYTES_MAX: usize = 5 * EndpointAddress::BYTES_MAX;
 
 /// Address of an endpoint, for one of its peers.

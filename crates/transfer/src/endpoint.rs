@@ -113,7 +113,7 @@ impl TransferEndpoint {
     /// session, memory or ticket may exist, and nothing may be in flight.
     ///
     /// # Errors
-    /// The endpoint itself, if one of these still exists.
+    /// The endpoint itself, if it has another handle, session, memory or ticket, or if something is in flight.
     pub fn into_parts(self) -> Result<EngineParts, Self> {
         if !self.cell.borrow().is_idle() {
             return Err(self);
@@ -266,8 +266,8 @@ impl TransferEndpoint {
     }
 
     /// Posts operations of one verb without a session. The call identifies both memories, and gets its lane from
-    /// `source`. Several extents form a batch. It serves callers without sessions, and can measure the cost of going
-    /// without one.
+    /// `source`. Several extents form a batch. This is for programs that keep no sessions, and for measuring the time
+    /// that a session saves.
     ///
     /// # Errors
     /// As [`Session::post`] and [`Session::batch`]; `Usage` for an unknown ID.
@@ -284,9 +284,9 @@ impl TransferEndpoint {
         Ok(Ticket::new(self.cell.clone(), posted?))
     }
 
-    /// Like [`Session::flush`], for all operations posted between these memories by [`LaneSource::LookUp`]. Other
-    /// sources release the lane with its operations, so it cannot be flushed; use [`SessionOptions::delivered`]
-    /// instead.
+    /// Like [`Session::flush`], for all operations posted between these memories by [`LaneSource::LookUp`]. With other
+    /// sources, a lane is released as soon as its operations have ended, so it cannot be flushed. Use
+    /// [`SessionOptions::delivered`] with them instead.
     ///
     /// # Errors
     /// As [`Session::flush`]; `Usage` for an unknown ID.
@@ -509,7 +509,7 @@ impl TransferEndpoint {
 
 impl TransferEndpoint {
     /// Queues a ticket of this endpoint. [`Self::poll_ended`] then reports the end of its operation under this token.
-    /// The endpoint has one queue.
+    /// All queued tickets of the endpoint share one queue.
     ///
     /// # Errors
     /// The ticket, if it belongs to another endpoint or has already reported that its operation succeeded.

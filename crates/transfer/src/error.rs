@@ -71,7 +71,7 @@ struct ErrorDetail {
     subject: ErrorSubject,
     reason: String,
     failure: Option<Failure>,
-    /// Fields of an [`Error::Unavailable`].
+    /// The three texts of the [`Error::Unavailable`] that this error was made from.
     unavailable: Option<[String; 3]>,
 }
 
@@ -90,7 +90,7 @@ impl TransferError {
         }))
     }
 
-    /// Wraps a lower-level error. `kind` applies unless the error is a wrong request or something unavailable.
+    /// Wraps a lower-level error. `kind` applies unless that error is itself of kind `Usage` or `Unavailable`.
     pub(crate) fn from_error(
         kind: TransferErrorKind,
         subject: ErrorSubject,

@@ -34,7 +34,7 @@ const AWAITED: u8 = 8;
 pub(crate) struct SlotState {
     /// The token under which the operation was queued.
     token: u64,
-    /// Number of parts that the engine has not ended or not yet taken.
+    /// Number of parts that have not ended, including parts that the engine has not taken yet.
     parts: u32,
     /// The session that the operation belongs to.
     pub(crate) session: u32,
@@ -343,8 +343,8 @@ impl OperationSlots {
         !self.ended.is_empty()
     }
 
-    /// Takes the next queued operation that has ended, and returns its token. If there may be an error to report, its
-    /// slot is returned too, and the caller must release the ticket.
+    /// Takes the next queued operation that has ended, and returns its token. If the operation may have an error to
+    /// report, also returns its slot; the caller must then release the ticket.
     #[inline]
     pub(crate) fn next_ended(&mut self) -> Option<(u64, Option<u32>)> {
         let number = self.ended.pop_front()?;
@@ -374,7 +374,7 @@ impl OperationSlots {
         slots.any(|slot| slot.status == TransferStatus::InFlight && is_of(slot))
     }
 
-    /// Returns whether the engine still has an operation of a session, including those given up.
+    /// Returns whether the engine still has an operation of a session, including operations that were given up.
     pub(crate) fn engine_has_any_of(&self, session: u32) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.parts > 0 && slot.session == session)

@@ -46,7 +46,7 @@
 //! - **Progress.** Nothing happens in the background. Bytes move only while a thread polls. With sockets, the target
 //!   must poll too: a thread that is only a target regularly calls [`TransferEndpoint::progress`] or
 //!   [`TransferEndpoint::arrival`]. [`TransferEndpoint::arm`] returns a descriptor to sleep on between polls.
-//! - **Completion.** A completed write has left this side. That it has arrived is proved by [`Session::flush`], by
+//! - **Completion.** A completed write has left this side. Its arrival is proved by [`Session::flush`], by
 //!   [`SessionOptions::delivered`], or by the peer's own completion of a write-imm. Operations are not ordered. The
 //!   target of plain writes into GPU memory must call [`TransferEndpoint::flush_incoming`] after the writes have
 //!   completed and before the GPU reads the bytes.

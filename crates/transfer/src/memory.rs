@@ -74,7 +74,7 @@ impl LocalMemory {
     /// Copies bytes out of the memory.
     ///
     /// # Errors
-    /// `OutOfRange` if the range lies outside, or if the device fails.
+    /// `OutOfRange` if the range is not within the memory, or if the device cannot read it.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> TransferResult<()> {
         let read = self.memory.read(offset, bytes);
         read.map_err(|error| self.error("reading the local memory", &error))
@@ -136,8 +136,8 @@ pub struct DmabufMemory {
 }
 
 impl DmabufMemory {
-    /// Wraps `bytes` of the buffer `file`, starting at the offset. `interface` ("cuda", "hip", …) and `device` identify
-    /// the device. `address` is the device's own address of the memory, or 0 if it has none.
+    /// Wraps `bytes` bytes of the dmabuf `file`, starting at the offset. `interface` ("cuda", "hip", …) and `device`
+    /// identify the device. `address` is the device's own address of the memory, or 0 if it has none.
     pub fn new(
         file: OwnedFd,
         (offset, bytes): (u64, u64),

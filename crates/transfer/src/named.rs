@@ -88,7 +88,7 @@ impl EndpointState {
         session
     }
 
-    /// Returns the index of the registration to use, which is that of the local memory.
+    /// Returns the index of the local memory's registration. Fails if the memory is not registered.
     fn known_region(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
         match self.region_of(local) {
             Some(_) => Ok(local.place),

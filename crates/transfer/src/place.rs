@@ -201,8 +201,8 @@ mod tests {
             start_ticks: Some(1),
             ..place.clone()
         };
-        assert!(!place.is_gone(&own), "it lives");
-        assert!(!earlier.is_gone(&own), "a later one has its number");
+        assert!(!place.is_gone(&own), "the child is alive");
+        assert!(!earlier.is_gone(&own), "a later process has its ID");
         child.kill().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         let is_zombie = |pid| stat(pid).is_some_and(|stat| stat.state == 'Z');
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(ended, [7]);
         assert!(watch.is_empty() && watch.ended().is_empty());
         child.wait().unwrap();
-        assert!(!watch.add(7, &own, &place), "it has ended");
+        assert!(!watch.add(7, &own, &place), "the child has ended");
         // The child may have started in the same tick as this process, so an impossible start time is used.
         let later = ProcessPlace {
             pid: std::process::id(),
@@ -247,9 +247,6 @@ mod tests {
             pid: 1,
             ..own.clone()
         };
-        assert!(
-            !watch.add(8, &reused, &later),
-            "another process by its number"
-        );
+        assert!(!watch.add(8, &reused, &later), "another process has its ID");
     }
 }

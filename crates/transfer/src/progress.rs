@@ -238,7 +238,7 @@ impl EndpointState {
         Ok(count)
     }
 
-    /// Wakes the tasks that wait for room after an operation has ended. An engine may also gain room without a
+    /// After an operation has ended, wakes the tasks that wait for room. An engine may also gain room without a
     /// completion, so the tasks also retry after some polls.
     #[cold]
     fn wake_waiting(&mut self, completions: usize) {
@@ -358,7 +358,7 @@ impl EndpointState {
     fn finish_queued(&mut self, slot: u32) -> Option<TransferError> {
         let has_failed = self.flights.status(slot) == TransferStatus::Failed;
         let error = has_failed.then(|| self.error_of(slot));
-        // Queued tickets have no waker, so nothing must be dropped outside the borrow.
+        // Queued tickets have no waker, so nothing is left to drop after the borrow.
         drop(self.release_ticket(slot));
         error
     }

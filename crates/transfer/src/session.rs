@@ -169,8 +169,8 @@ impl Session {
     /// engine together. Later polls post those that have no room now.
     ///
     /// # Errors
-    /// As [`Self::post`], and then nothing is posted; `Usage` for an empty list. The ticket reports the error of any
-    /// operation.
+    /// As [`Self::post`]; in that case nothing is posted. `Usage` for an empty list. If an operation fails later, the
+    /// ticket reports its error.
     pub fn batch(&self, verb: Verb, extents: &[Extent]) -> TransferResult<Ticket> {
         let resolved = self.resolved(verb)?;
         extents

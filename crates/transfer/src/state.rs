@@ -29,9 +29,9 @@ pub(crate) const BURST: usize = 64;
 /// Number of posts and idle polls between two checks of the peers' processes, because a check costs a system call.
 const PEER_CHECK_TURNS: u32 = 1024;
 
-/// When to stop waiting for completions from a process that has ended, although the last bytes of an orderly exit may
-/// still be in a socket. Both this many polls and this time must pass without a completion. If other peers' completions
-/// continue, `ENDING_MAX` applies.
+/// When to stop waiting for completions from a process that has ended. Waiting is needed because the last bytes of an
+/// orderly exit may still be in a socket. Both this number of polls and this time must pass without a completion. If
+/// other peers' completions continue, `ENDING_MAX` applies.
 const QUIET_POLLS: u32 = 64;
 const QUIET: Duration = Duration::from_millis(50);
 const ENDING_MAX: Duration = Duration::from_secs(1);
@@ -56,8 +56,8 @@ pub struct ArrivedWrite {
 /// Guarantees that a session requires from its engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// A write completes only when the peer can see its bytes. Otherwise, completion may not imply arrival, and
-    /// [`Session::flush`](crate::Session::flush) proves it.
+    /// A write completes only when the peer can see its bytes. Without this guarantee, completion may not imply
+    /// arrival, and [`Session::flush`](crate::Session::flush) is needed to prove it.
     pub delivered: bool,
     /// The last byte of a write becomes visible last, for a peer that waits for it by polling its memory.
     pub ordered: bool,

@@ -122,7 +122,7 @@ impl Ticket {
         Ok(())
     }
 
-    /// Returns the result if the operation has ended. Otherwise registers the waker to be woken when it does.
+    /// Returns the result if the operation has ended. Otherwise registers the waker, which is woken at that end.
     #[inline]
     pub(crate) fn ended_or_wake(&self, waker: &Waker) -> Poll<TransferResult<()>> {
         let slot = self.slot.get();

@@ -14,7 +14,7 @@ use tonnage_units::Error;
 use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 use crate::error::{ErrorSubject, TransferError, TransferErrorKind, TransferResult};
 
-/// The clock of all endpoints, never freed. Its calibration takes 10 ms.
+/// The clock of all endpoints, which is never freed. It is shared because its calibration takes 10 ms.
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
 
 /// Options for opening an engine.
@@ -30,7 +30,7 @@ pub struct TransportOptions {
     pub one_host: bool,
     /// This host's address in the network that leads to the peers. The engine chooses its device by this address.
     pub address: Option<IpAddr>,
-    /// The verbs that will be used. An engine may use a better configuration if they are few.
+    /// The verbs that will be used. If only few are used, an engine may choose a better configuration.
     pub verbs: Vec<Verb>,
 }
 

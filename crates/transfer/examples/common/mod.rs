@@ -93,8 +93,8 @@ impl Side {
         Ok(())
     }
 
-    /// Checks this side's memory at each of these arrivals. While it waits, it also polls, which the other side's reads
-    /// need.
+    /// Waits for each of these arrivals, and then checks this side's memory. Waiting also polls the engine, because the
+    /// other side's reads may need this side's polls.
     pub fn check_at_arrivals(&self, imms: [u32; 2], bytes: &[u8]) -> Result<(), Box<dyn Error>> {
         for expected in imms {
             let arrived = self.endpoint.wait_arrival(TIMEOUT)?;

@@ -29,7 +29,7 @@ fn a_slot_is_free_once_ended_and_released() {
     assert_eq!((flights.free_count(), flights.in_flight()), (0, 1));
     flights.release_ticket(first);
     assert_eq!(flights.free_count(), 1);
-    // In the opposite order, and with two parts.
+    // The second ticket is released before its operation ends, and that operation has two parts.
     flights.release_ticket(second);
     assert_eq!(flights.end_parts(second, 1).unwrap().session, None);
     assert_eq!(flights.free_count(), 1);

@@ -159,7 +159,7 @@ fn futures_that_are_dropped_leak_nothing() {
     assert_eq!(accounts.wrong, Vec::<String>::new());
 }
 
-/// Wakers that use the endpoint when they are woken and when they are dropped. The endpoint must not be borrowed then.
+/// Wakers may use the endpoint when they are woken and when they are dropped, so it must not be borrowed then.
 #[test]
 fn wakers_may_use_the_endpoint() {
     thread_local! {

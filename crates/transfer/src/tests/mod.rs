@@ -188,7 +188,7 @@ fn without_room_nothing_is_posted_and_polling_makes_room() {
     opened.remote.lock().room = Some(1);
     assert!(
         opened.session.write(0, 0, 8).is_err(),
-        "the engine has none"
+        "the engine has no room"
     );
     assert!(opened.session.flush(Verb::Write).is_err());
     opened.remote.lock().room = Some(2);

@@ -233,7 +233,10 @@ fn an_immediate_that_is_too_wide_is_refused() {
     let wide = [Extent::new(0, 0, 8).with_imm(256)];
     let by_name = |verb| endpoint.transfer(LaneSource::LookUp, verb, names, &wide);
     assert!(by_name(Verb::WriteImm).is_err());
-    assert!(by_name(Verb::Write).is_ok(), "it has none");
+    assert!(
+        by_name(Verb::Write).is_ok(),
+        "a plain write has no immediate"
+    );
 }
 
 fn list(tokens: std::ops::Range<u64>) -> Vec<QueuedExtent> {

@@ -1,5 +1,5 @@
-//! Tests with a live second process. For each arrived write-imm, it writes back its bytes at the offset in the
-//! immediate value.
+//! Tests with a live second process. When a write-imm arrives, the second process writes bytes of its own memory back
+//! to the first process. The immediate value is the offset of these bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -214,7 +214,7 @@ fn memory_of_the_caller_is_written_and_read() {
     end(&side, second);
     // Engines may keep memory until they close, because a peer may still be reading it.
     drop(side);
-    assert_eq!(Arc::strong_count(&atomics), 1, "no longer held");
+    assert_eq!(Arc::strong_count(&atomics), 1, "the memory is released");
     // `shm` refuses this memory, because peers would have to map it.
     let refused = super::pair::open("shm", 3).register(memory()).unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);

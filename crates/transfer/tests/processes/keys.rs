@@ -4,7 +4,7 @@ use tonnage_transfer::{Extent, TransferErrorKind, Verb};
 
 use super::pair::{BYTES, TIMEOUT, done, engines, first, second};
 
-/// Deregisters this side's memory, notifies the first process, and waits until it has tried to use the memory.
+/// Deregisters this side's memory, notifies the first process, and waits until that process has tried to use it.
 pub fn serve() {
     let side = second();
     let other = side.endpoint.allocate("host", BYTES).unwrap();
