@@ -10,8 +10,8 @@
 //! | [`steps`] | algorithms, as steps of each rank |
 //! | [`bus`] | factors between algorithm bandwidth and bus bandwidth |
 //!
-//! The list rows of backends are in `tonnage_engine`. `tonnage_loops` executes the steps over an engine, and
-//! `tonnage_bench` takes the times. This crate knows no ranks, plans or engines.
+//! The rows that describe backends are in `tonnage_engine`. `tonnage_loops` executes the steps over an engine, and
+//! `tonnage_bench` takes the times. This crate depends on none of these crates.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,17 @@
 //! Inputs for averages of floating-point numbers. The result must be the same whether a library divides the sum,
-//! divides each rank's part, or multiplies either by the rounded 1/n.
+//! divides each rank's part, or multiplies the sum or the parts by the rounded 1/n.
 //!
 //! All parts of an element have the same magnitude. The negative parts cancel most positive ones; one or two positive
-//! parts remain. With n = odd · 2^j, the magnitude is κ · odd · 2^a. κ is an integer for which the product with the
+//! parts remain. For n = odd · 2^j, the magnitude is κ · odd · 2^a. The integer κ is chosen so that κ · odd times the
 //! rounded 1/n rounds to exactly κ / 2^j ([`is_exact`] tries all methods). In any order, partial sums are small
 //! multiples of the magnitude.
 //!
-//! If partial sums of all ranks are too large for every κ, only three ranks contribute: +2^a, +2^a and -2^a. 2^a times
-//! the rounded 1/n is the rounded 2^a / n, and sums of up to twice that are exact. (For float16 and more than 2^14
-//! ranks, 1/n is not a normal number. A library that rounds 1/n to float16 then gets a different result.)
+//! If partial sums over all ranks would be too large to be exact with any κ, only three ranks contribute: +2^a, +2^a
+//! and -2^a. 2^a times the rounded 1/n is the rounded 2^a / n, and sums of up to twice that are exact. (For float16 and
+//! more than 2^14 ranks, 1/n is not a normal number. A library that rounds 1/n to float16 then gets a different
+//! result.)
 //!
-//! None of this is needed if the number of ranks is a power of two: then division is exact, and so is the inverse.
+//! None of this is needed if the number of ranks is a power of two: then division is exact, and so is 1/n.
 
 use half::{bf16, f16};
 
@@ -18,8 +19,8 @@ use super::hash::{Random, scale};
 use super::spread::seat;
 use crate::Dtype;
 
-/// Least exponent, and number of exponents, of the magnitude if three ranks contribute. 2^a / n is a normal float16 for
-/// all supported numbers of ranks, and three times 2^a is finite.
+/// If three ranks contribute: the least exponent of the magnitude, and the number of exponents. 2^a / n is a normal
+/// float16 for all supported numbers of ranks, and three times 2^a is finite.
 const EXPONENTS_OF_THREE: (u32, u32) = (7, 8);
 
 /// Parts of equal magnitude.
@@ -40,7 +41,7 @@ impl Balanced {
     /// Parts of `ranks` ranks, which must not be a power of two.
     pub fn new(dtype: Dtype, ranks: u32) -> Self {
         let odd = ranks >> ranks.trailing_zeros();
-        // A partial sum has at most half of the parts plus two, including one part that is counted twice.
+        // A partial sum is less than `ranks / 2 + 3` parts, even if one part is counted twice.
         let multiples = (u64::from(ranks / 2) + 3) * u64::from(odd);
         // κ · odd · 2^a must also fit an i32.
         let room = (integers_max(dtype) / multiples).min((1 << 23) / u64::from(odd));
@@ -131,9 +132,10 @@ pub fn round(dtype: Dtype, value: f64) -> f64 {
     }
 }
 
-/// Returns a float32 that rounds to a narrower type as `value` itself does. If `value` is not exact in float32, the
-/// result is the neighbour with an odd last bit, which is never halfway between two values of the narrower type. (The
-/// conversion from float64 in `half` is less precise: it drops the lower half of the significand.)
+/// Converts `value` to a float32. Rounding this float32 to a narrower type gives the same result as rounding `value`.
+/// If `value` is not exact in float32, the result is the neighbour with an odd last bit, which is never halfway between
+/// two values of the narrower type. (The conversion from float64 in `half` is less precise: it drops the lower half of
+/// the significand.)
 fn odd_single(value: f64) -> f32 {
     let nearest = value as f32;
     let is_odd = nearest.to_bits() & 1 == 1;
@@ -145,8 +147,8 @@ fn odd_single(value: f64) -> f32 {
     f32::from_bits(nearest.to_bits().wrapping_add(step))
 }
 
-/// Finds consecutive exact values of κ up to `kappa_max`, and returns the least one and their number. Prefers the range
-/// of the largest values that has at least `MANY`, otherwise the longest range.
+/// Finds consecutive exact values of κ up to `kappa_max`, and returns the least one and their number. Of the ranges
+/// with at least `MANY` values, returns the one with the largest values. If there is none, returns the longest range.
 fn kappas(dtype: Dtype, ranks: u32, kappa_max: u32) -> Option<(u32, u32)> {
     const EXPONENT_MAX: u32 = 8;
     const MANY: u32 = 32;

@@ -11,8 +11,8 @@ use crate::{Collective, Reduction, Shape};
 /// The largest supported number of ranks. Averages of float16 over more ranks are not normal numbers.
 pub const RANKS_MAX: u32 = 1 << 18;
 
-/// XOR mask between a byte of the output before and after the call. It does not flip all bits: -1 would become 0, which
-/// is also a result with a missing part.
+/// XOR mask between a byte of the output before and after the call. The mask does not flip all bits: -1 would become 0,
+/// which the call can also produce if a rank's part is missing.
 const POISON: u8 = 0xa5;
 
 /// Data of one call.
@@ -30,7 +30,7 @@ pub struct Data {
 /// Source of bytes of an output that are moved without being combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The rank with the bytes in its input.
+    /// The rank that provides the bytes in its input.
     pub rank: u32,
     /// Index of the first element in this rank's input.
     pub element: u64,
@@ -138,7 +138,8 @@ impl Data {
         Ok(())
     }
 
-    /// Index of the elements, in all inputs, that are reduced to this element of a rank's output.
+    /// For an element of a rank's output: the index of the elements that are reduced to it. The index is the same in
+    /// all inputs.
     pub fn reduced_element(&self, rank: u32, element: u64) -> u64 {
         match self.shape.op {
             Collective::ReduceScatter => u64::from(rank) * self.shape.block + element,

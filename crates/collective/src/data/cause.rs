@@ -26,7 +26,7 @@ pub enum WrongCause {
     Twice(u32),
     /// The element has only this rank's part.
     Alone(u32),
-    /// The bytes come from this rank's input, this many calls ago.
+    /// The bytes come from the input of this rank (first field) in the call this many calls ago (second field).
     Given(u32, u64),
     /// The bytes come from another block of the right rank's input.
     Block(u64),
@@ -230,7 +230,7 @@ impl<'a> Reduced<'a> {
     }
 }
 
-/// Formats the likeliest kind of explanation, if it has only a few explanations.
+/// Formats the explanations of the likeliest kind, if there are only a few of them.
 #[derive(Debug, Clone, Copy)]
 pub struct CauseText<'a> {
     /// Explanations that fit.
@@ -242,7 +242,8 @@ pub struct CauseText<'a> {
 impl CauseText<'_> {
     /// The most explanations of one kind to list.
     const NAMED_MAX: usize = 3;
-    /// The fewest bytes that an unlikely kind of explanation must fit. Hundreds of these explanations are tried.
+    /// The fewest bytes that an unlikely kind of explanation must fit. Hundreds of these explanations are tried, so one
+    /// of them may fit fewer bytes by chance.
     const BYTES_MIN: u64 = 4;
 
     /// The explanations to list.

@@ -1,7 +1,7 @@
 //! Comparison of an output with the expected output, and descriptions of wrong elements.
 //!
-//! Wrong elements with a common explanation form one mismatch. The parts of many ranks may explain a single element;
-//! usually only one rank explains all elements.
+//! Wrong elements with a common explanation form one mismatch. The missing part of any of several ranks may explain a
+//! single wrong element. Usually the part of only one rank explains all of them.
 
 use tonnage_units::Result;
 
@@ -36,7 +36,7 @@ pub struct WrongElement {
     pub found: ElementValue,
     /// Explanations that fit all of these elements, the likeliest first.
     pub causes: Vec<WrongCause>,
-    /// Number of elements that were tried and that the explanations fit.
+    /// Number of elements on which the explanations were tried and which they fit.
     pub fitting: u64,
     tried: u64,
     size: u64,
@@ -45,8 +45,8 @@ pub struct WrongElement {
 impl WrongElements {
     /// Number of mismatches that are kept.
     const KEPT: usize = 4;
-    /// Number of elements of a mismatch that are all tried. After these, only the first wrong element of each piece is
-    /// tried.
+    /// The explanations of a mismatch are tried on this number of its elements. After these, they are tried only on the
+    /// first wrong element of each piece.
     const TRIED: u64 = 64;
 
     /// Whether all compared elements were right.

@@ -136,7 +136,8 @@ impl EncodeElement<8> for f64 {
     }
 }
 
-/// Stands for float16. The conversions of the crate `half` would query the CPU's features for each element.
+/// Float16 elements. They are converted here, because the conversions of the crate `half` query the CPU's features for
+/// each element.
 struct Half;
 
 /// Converts a float32 to float16. The value must be exact in float16, and a normal number or 0.

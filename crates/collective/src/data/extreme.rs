@@ -1,6 +1,7 @@
 //! Inputs for min and max. In each element one rank, selected by random numbers, has the extreme value.
 //!
-//! Only a missing extreme can be detected. By definition of min and max, a part that is counted twice cannot.
+//! Only a missing extreme can be detected. A part that is counted twice changes no minimum or maximum, so it cannot be
+//! detected.
 
 use super::hash::{Random, mix, remix, scale};
 use super::spread::seat;

@@ -1,4 +1,5 @@
-//! Random numbers derived from keys: of a call, of a rank's data in a call, of a run of elements, or of one element.
+//! Random numbers derived from keys. There are keys for a call, for a rank's data in a call, for a run of elements, and
+//! for one element.
 //!
 //! Keys are mixed by the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 //! generators", OOPSLA 2014). Elements use 32-bit multiplications instead, which a CPU can vectorize.
@@ -14,7 +15,7 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Scales a random number to the range from 0 to `below`, exclusive, preserving order.
+/// Scales a random number to the range `0..below`, preserving order.
 #[inline(always)]
 pub fn scale(random: u32, below: u32) -> u32 {
     ((u64::from(random) * u64::from(below)) >> 32) as u32

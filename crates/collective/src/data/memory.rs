@@ -20,7 +20,8 @@ pub fn write_input(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()>
     })
 }
 
-/// Writes a rank's output as it must be before the call to memory, starting at byte `at`: every byte is wrong.
+/// Prepares a rank's output in memory for a call, starting at byte `at`. Every byte then differs from the expected
+/// output.
 ///
 /// # Errors
 /// As for [`write_input`].

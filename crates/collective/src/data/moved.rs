@@ -1,7 +1,7 @@
 //! Data that is moved without being combined: random words derived from (seed, call, rank, position in the input).
 //!
-//! Floating-point numbers get an exponent near the middle of their range. So a library that computes with the elements
-//! finds no NaN and no subnormal that it might flush to 0.
+//! Floating-point numbers get an exponent near the middle of their range. So if a library computes with the elements,
+//! it finds no NaN, and no subnormal that it might flush to 0.
 
 use super::hash::DataKey;
 use crate::Dtype;
@@ -25,7 +25,7 @@ pub fn write(dtype: Dtype, key: DataKey, offset: u64, out: &mut [u8]) {
     tail.copy_from_slice(&word(index + words.len() as u64)[..count]);
 }
 
-/// Bits of a word to clear, and bits to set: the two upper bits of each element's exponent become 01.
+/// Masks of the bits of a word to clear and to set, so that the two upper bits of each element's exponent become 01.
 fn exponent_bits(dtype: Dtype) -> (u64, u64) {
     let upper = match dtype {
         Dtype::Float64 => 1 << 62,

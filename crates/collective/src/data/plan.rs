@@ -24,8 +24,8 @@ use crate::{Dtype, Reduction};
 /// The largest sum before scaling. It fits an `i32`.
 const INTEGER_MAX: u32 = i32::MAX as u32;
 
-/// Odd multiplier for sums of 64-bit types, so that their upper bytes are used too. Sums must stay below 2^53 for
-/// float64, the limit up to which it represents all integers.
+/// Odd multiplier for sums of 64-bit types, so that their upper bytes are used too. Sums of float64 must stay below
+/// 2^53, because float64 represents all integers only up to there.
 const FLOAT64_SCALE: u32 = (1 << 22) - 1;
 const INT64_SCALE: u32 = u32::MAX;
 
@@ -48,7 +48,7 @@ type Sign = i32;
 pub struct DataPlan {
     dtype: Dtype,
     kernel: Kernel,
-    /// Multipliers from integers to elements, for parts, for sums and for results.
+    /// Factors by which integers are multiplied to get elements: for parts, for sums and for results.
     part_scale: f64,
     total_scale: f64,
     expected_scale: f64,
@@ -148,7 +148,8 @@ impl DataPlan {
     }
 
     fn avg_of_integers(dtype: Dtype, ranks: u32) -> Self {
-        // For int64, parts are not made smaller to leave room for the factor n. Instead, the multiplier is.
+        // The factor n needs room in the type. For int64, the multiplier is reduced for this; for other types, the
+        // parts are.
         let (room, scale) = match dtype {
             Dtype::Int64 => (INTEGER_MAX, INT64_SCALE / ranks),
             _ => (sum_max(dtype) / ranks, 1),

@@ -1,9 +1,9 @@
 //! Inputs for products: powers of two with exponents that are spread over the ranks, so that every partial product is
 //! exact.
 //!
-//! For signed types, every rank matters in every element: ranks without room for an exponent contribute -1 instead
-//! of 1. The rank in seat 0 also contributes an odd factor and a random sign. For a floating-point type, the odd factor
-//! is a random significand. So the product depends on more than the exponents.
+//! For signed types, every rank matters in every element: ranks that get no exponent contribute -1 instead of 1. The
+//! rank in seat 0 (see `spread`) also contributes an odd factor and a random sign. For a floating-point type, the odd
+//! factor is a random significand. So the product depends on more than the exponents.
 
 use super::hash::{Random, remix};
 use super::spread::RankSpread;

@@ -1,7 +1,7 @@
 //! The fraction of elements that depend on each rank's part, for each type, reduction and number of ranks.
 //!
-//! The fraction is 1 if the range of the type suffices. A minimum or maximum depends on only one rank. If a type is too
-//! small for a sum of all ranks' parts, only some parts are nonzero.
+//! The fraction is 1 if the type has room for a nonzero part of every rank. Otherwise only some ranks' parts of a sum
+//! are nonzero. A minimum or maximum depends on only one rank.
 
 use super::plan::DataPlan;
 use crate::{Dtype, Reduction};

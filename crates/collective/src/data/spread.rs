@@ -32,7 +32,7 @@ pub struct RankSpread {
 impl RankSpread {
     /// Parts with a sum of at most `total_max`, even if any one of them is counted twice.
     ///
-    /// If parts can only be 0 or 1, the number of ranks with a 1 is between half of the possible number and all of it.
+    /// If parts can only be 0 or 1, at least half of the largest possible number of ranks have a 1.
     pub fn new(ranks: u32, total_max: u32) -> Self {
         let each_max = total_max / ranks.saturating_add(1);
         let count_max = match each_max {

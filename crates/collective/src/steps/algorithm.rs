@@ -9,7 +9,8 @@ tonnage_units::names! {
     pub enum Algorithm: "algorithm" {
         /// Each rank sends only to the next rank, one part of the data at a time.
         Ring = "ring",
-        /// Pairs exchange halves of the data, then quarters, at decreasing distance; an all-reduce then goes back.
+        /// Pairs exchange halves of the data, then quarters, at decreasing distance. An all-reduce then exchanges the
+        /// results in the opposite order.
         HalvingDoubling = "halving-doubling",
         /// Pairs exchange all data that they hold, at twice the distance in each round.
         RecursiveDoubling = "recursive-doubling",
@@ -17,8 +18,8 @@ tonnage_units::names! {
         Tree = "tree",
         /// In each step, each rank sends to one peer and receives from one, until all peers are done.
         Pairwise = "pairwise",
-        /// log2(N) rounds for N ranks, rounded up, at twice the distance in each; for a barrier, the dissemination
-        /// algorithm.
+        /// Each rank puts to one peer per round, at twice the distance of the round before. N ranks need log2(N)
+        /// rounds, rounded up. For a barrier, this is the dissemination algorithm.
         Bruck = "bruck",
         /// One message for each pair of ranks, all at once.
         Linear = "linear",
@@ -43,7 +44,7 @@ pub fn algorithms(op: Collective) -> &'static [Algorithm] {
 /// Checks that an operation can work in place. This is the same for all backends.
 ///
 /// # Errors
-/// `Usage` for the ring: each rank receives other elements than it sends, so one buffer cannot hold both.
+/// `Usage` for `send-recv-ring`: each rank receives other elements than it sends, so one buffer cannot hold both.
 pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
     if in_place && op == Collective::SendRecvRing {
         return Err(Error::Usage(format!(
@@ -56,8 +57,8 @@ pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
 /// Checks that an algorithm supports an operation.
 ///
 /// # Errors
-/// `Usage`. If the algorithm does not support the operation, the error lists those that do. If it only fails to support
-/// it in place, the error names one that does.
+/// `Usage`. If the algorithm does not support the operation, the error lists the algorithms that do. If only the
+/// in-place call is unsupported, the error names an algorithm that supports it.
 pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()> {
     if !algorithms(op).contains(&algorithm) {
         let names: Vec<_> = algorithms(op).iter().map(|one| one.name()).collect();
@@ -67,8 +68,7 @@ pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()>
         )));
     }
     check_in_place(op, in_place)?;
-    // Arriving data would overwrite data that has not been put yet. Only bruck first copies the input before it puts
-    // data.
+    // Arriving data would overwrite data that has not been put yet. Only bruck copies the input before it puts data.
     if in_place && op == Collective::AllToAll && algorithm != Algorithm::Bruck {
         return Err(Error::Usage(format!(
             "{op} with algorithm {algorithm} cannot work in place: use --algorithm bruck, or leave out --in-place"

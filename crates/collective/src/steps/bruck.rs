@@ -28,14 +28,14 @@ pub(super) fn barrier(out: &mut Emitter) -> Result<(), TooManyMessages> {
 }
 
 /// An all-gather. Blocks are numbered starting with the rank's own. If there are few bytes, blocks are collected at the
-/// start of the scratch, in this order. Otherwise they go directly into the outputs. These are in rank order, so that a
-/// range of blocks can wrap around.
+/// start of the scratch, in this order. Otherwise they go directly into the outputs. Outputs are in rank order, so a
+/// range of blocks can wrap around in them.
 struct AllGather {
     is_eager: bool,
 }
 
 impl AllGather {
-    /// The byte ranges that contain `blocks` of a rank, numbered starting with its own block.
+    /// The byte ranges that contain `blocks` of a rank. Blocks are numbered starting with the rank's own.
     fn stretches(&self, context: &CallContext, rank: u32, blocks: Range<u32>) -> Vec<(Place, u64)> {
         if self.is_eager {
             let bytes = context.blocks(blocks.end - blocks.start);
@@ -94,8 +94,8 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let [mut first, ready] = out.number([all, u64::from(rounds)])?;
     let is_eager = context.is_eager(context.blocks(context.ranks()));
     let call = AllGather { is_eager };
-    // In the last round, a block of the target has already arrived and proves that the target has entered the call. The
-    // exception is a number of ranks that is a power of two.
+    // Before the last round, a block of the target has already arrived, unless the number of ranks is a power of two.
+    // This block proves that the target has entered the call.
     let is_unknown = |round: &u32| context.ranks() >> *round >= 2;
     if is_eager {
         out.reserve(context.blocks(context.ranks()));
@@ -123,8 +123,8 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// An all-to-all. A block is identified by the distance that it must travel. In the round of each binary digit of this
-/// distance that is 1, the block travels that part of the distance.
+/// An all-to-all. A block is identified by the distance that it must travel. There is one round for each binary digit.
+/// If this digit of the distance is 1, the block travels that part of the distance in the round.
 struct AllToAll {
     /// Scratch offset of the data that arrives in each round.
     received: Vec<u64>,

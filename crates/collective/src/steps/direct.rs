@@ -8,7 +8,8 @@ pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooManyMess
     let context = out.context;
     let (ranks, chunks) = (context.ranks(), context.count(context.block()));
     let is_eager = context.is_eager(context.blocks(ranks));
-    // Messages with data are numbered by the rank that puts, and signals by the rank that is ready.
+    // The number of a data message follows from the rank that puts it, and the number of a signal from the rank that is
+    // ready.
     let [data, ready] = out.number([chunks * u64::from(ranks), u64::from(ranks)])?;
     let own = context.blocks(context.rank);
     // A block from a peer proves that the peer has entered the call. So peers to which a rank puts late need not
@@ -47,17 +48,17 @@ pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooManyMess
     Ok(())
 }
 
-/// A block from one rank to another that may not have entered the call. If it has few bytes, it goes into the scratch
-/// under a grant. Otherwise it goes into the output after the receiver has signalled that it is ready.
+/// A block for a rank that may not have entered the call. If it has few bytes, it goes into the scratch under a grant.
+/// Otherwise it goes into the output after the receiver has signalled that it is ready.
 #[derive(Clone, Copy)]
 struct BlockTransfer {
     is_eager: bool,
-    /// True if both ranks put to each other. Then the peer's block of the last call proves that the peer has left the
-    /// call before that. So its half of the scratch is free, and no grant is needed.
+    /// True if both ranks put to each other. Then the peer's block of call k - 1 proves that the peer has left call
+    /// k - 2. So the peer's half of the scratch for call k is free, and no grant is needed.
     is_mutual: bool,
-    /// The receiver's number of the first message.
+    /// Number of the first data message at the receiver.
     data: u32,
-    /// The sender's number of the receiver's signal.
+    /// Number of the receiver's signal at the sender.
     ready: u32,
     /// Offset of the block in the receiver's scratch.
     landing: u64,

@@ -1,5 +1,5 @@
-//! Recursive doubling. In round r, each rank exchanges all data known so far with the rank that differs from it in
-//! binary digit r of the number. There are few rounds and many bytes, so it suits small messages.
+//! Recursive doubling. In round r, each rank exchanges all data known so far with the rank whose number differs only in
+//! binary digit r. There are few rounds and many bytes, so it suits small messages.
 
 use super::emitter::{Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::pairing::Core;
@@ -13,7 +13,7 @@ struct AllReduce {
     senders: Vec<RowSender>,
     receivers: Vec<RowReceiver>,
     /// The excess rank that this rank works for, the receiver of that rank's messages, and the number of the first
-    /// message with a result for it.
+    /// message that puts a result to that rank.
     excess_partner: Option<(u32, RowReceiver, u32)>,
 }
 
@@ -23,8 +23,8 @@ impl AllReduce {
         let (own, partner) = (input(chunk.at), out.context.rank ^ 1);
         let sender = &mut self.senders[0];
         let from = match &mut self.excess_partner {
-            // In place, the result overwrites the input. It may arrive while the put is still in progress, so the put
-            // uses a copy.
+            // In place, the result overwrites the input. The result may arrive while the put is still in progress, so
+            // the put uses a copy.
             None if out.context.in_place => {
                 let from = sender.next_outbox_place(out, partner);
                 out.copy(own, from, chunk.bytes);

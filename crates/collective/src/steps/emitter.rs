@@ -20,8 +20,8 @@ pub(super) struct Tuning {
     pub eager_bytes_max: u64,
     /// Total size of the slots in which messages of one peer wait until they are used.
     pub slots_bytes: u64,
-    /// The fewest slots, which matters for long chunks. Must be at least four, because two chunks are put ahead of the
-    /// chunk in use.
+    /// The fewest slots in a row, even if long chunks then need more than `slots_bytes`. Must be at least four, because
+    /// two chunks are put ahead of the chunk in use.
     pub slots_min: u64,
 }
 
@@ -202,8 +202,9 @@ impl Emitter {
         }
     }
 
-    /// Allocates message numbers for several rows, and returns the first number of each row. Called once, before any
-    /// step. All ranks pass the same counts, so that each rank knows the numbers of all others.
+    /// Allocates message numbers for several rows, and returns the first number of each row. Must be called once,
+    /// before any step is emitted. All ranks must pass the same counts, so that each rank knows the numbers of all
+    /// others.
     pub fn number<const N: usize>(
         &mut self,
         counts: [u64; N],

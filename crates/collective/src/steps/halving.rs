@@ -2,8 +2,8 @@
 //! partner, and adds the partner's data for the other half. In the doubling rounds, partners exchange complete ranges
 //! in the opposite order.
 //!
-//! If the number of ranks is not a power of two, each excess rank first puts its input to a core rank, which later puts
-//! the result to it. Reduce-scatter by halving is in `scattering`.
+//! If the number of ranks is not a power of two, each excess rank first puts its input to a core rank. The core rank
+//! later puts the result to the excess rank. Reduce-scatter by halving is in `scattering`.
 //!
 //! Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", International
 //! Journal of High Performance Computing Applications 19 (2005).

@@ -101,8 +101,8 @@ impl InPlace {
 /// overlap, and the input is only read.
 ///
 /// # Errors
-/// `Usage`, the same at all ranks. The algorithm may not support the operation, or not in place. A rank or root may be
-/// outside of the group. Chunks may be so short that there are more messages than message numbers.
+/// `Usage`, the same at all ranks. The algorithm may not support the operation, or may not support it in place. A rank
+/// or root may be outside of the group. Chunks may be so short that there are more messages than message numbers.
 pub fn program(
     shape: &Shape,
     reduction: Reduction,

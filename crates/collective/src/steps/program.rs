@@ -108,8 +108,8 @@ pub enum Step {
     },
 }
 
-/// The steps of one rank in a call. Consecutive calls have the same shape and algorithm. Before these change, every
-/// rank must be known to have left the last call.
+/// The steps of one rank in a call. Consecutive calls have the same shape and algorithm. Before the shape or the
+/// algorithm changes, every rank must be known to have left the last call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The steps, in order.

@@ -184,8 +184,9 @@ pub(super) fn reduce_scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     Ok(())
 }
 
-/// Emits an all-gather. The blocks of all ranks travel around the ring. They go into the outputs after the next rank
-/// has signalled that it is ready. If there are few bytes, they go into images of the outputs in the scratch.
+/// Emits an all-gather. The blocks of all ranks travel around the ring. If there are few bytes, they go into images of
+/// the outputs in the scratch. Otherwise they go directly into the outputs, after the next rank has signalled that it
+/// is ready.
 pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let (left, right) = (context.before(1), context.after(1));

@@ -81,8 +81,8 @@ fn blocks_bytes(out: &Emitter, core: &Core, ranks: Range<u32>) -> u64 {
         .blocks(first.end - first.start + second.end - second.start)
 }
 
-/// Emits a round, which halves the number of blocks that a rank sums. The sums are stored in the scratch at `area`, but
-/// after the last round in the outputs.
+/// Emits a round, which halves the number of blocks that a rank sums. The sums are stored in the scratch at `area`;
+/// those of the last round are stored in the outputs.
 fn halve(
     out: &mut Emitter,
     core: &Core,

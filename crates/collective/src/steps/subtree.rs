@@ -1,9 +1,10 @@
 //! Gather and scatter along the binomial tree. Each rank forwards the blocks of all ranks in its subtree, which are in
 //! its scratch meanwhile. Counted from the root, the ranks of a subtree are consecutive.
 //!
-//! A rank signals that it is ready before a peer puts to it; its half of the scratch is free when it enters the call.
-//! If there are few bytes, grants are used instead, which saves the signal's latency. A grant may be used for the next
-//! data before this call's data has been passed on. So in this case data is first copied elsewhere in the scratch.
+//! When a rank enters the call, its half of the scratch is free. It then signals that it is ready, and peers put to it
+//! only after that. If there are few bytes, grants are used instead, which saves the signal's latency. But with a
+//! grant, data of the next call may arrive before this call's data has been passed on. So data is first copied
+//! elsewhere in the scratch.
 
 use std::iter::Peekable;
 
@@ -42,7 +43,7 @@ impl Branch {
         context.cut(0..middle).chain(context.cut(middle..end))
     }
 
-    /// The most messages of the branch of a parent's child with this index.
+    /// The most messages that the branch of one child of a parent can need. `place` is the child's index.
     fn chunks_max(context: &CallContext, place: u32) -> u64 {
         context.count(context.blocks((1 << place).min(context.ranks()))) + 1
     }
@@ -105,7 +106,7 @@ impl SubtreeCall {
         }
     }
 
-    /// Grants the peer, which has used a grant in `begin`, another one.
+    /// Gives the peer another grant, because the peer used one in `begin`.
     fn end(&self, out: &mut Emitter, peer: u32) {
         if self.is_eager {
             out.grant(peer);
@@ -206,7 +207,7 @@ pub(super) fn gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
 /// Puts a branch to a child.
 struct BranchToChild<C: Iterator<Item = Chunk>> {
     child: u32,
-    /// This rank's number of the child's signal.
+    /// Number, at this rank, of the child's signal that it is ready.
     ready: u32,
     message: u32,
     has_begun: bool,

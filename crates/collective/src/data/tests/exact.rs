@@ -1,4 +1,4 @@
-//! Results are the same in any order, and depend on each rank as often as stated.
+//! Results are the same in any order, and depend on each rank as often as `share` states.
 
 use proptest::prelude::*;
 
@@ -133,7 +133,7 @@ fn missing_and_doubled_parts_are_detected_as_often_as_stated() {
             let idempotent = matches!(reduction, Reduction::Min | Reduction::Max);
             if missing < mean - slack || !idempotent && twice < mean - slack {
                 wrong.push(format!(
-                    "{dtype} {reduction} {ranks} ranks: noticed {missing} missing and {twice} repeated elements of {mean} expected"
+                    "{dtype} {reduction} {ranks}: found {missing} omitted and {twice} repeated parts, expected {mean}"
                 ));
             }
         }

@@ -47,11 +47,11 @@ fn steps(case: &Case) -> Vec<(usize, usize, Step)> {
 fn must_fail(trial: &Trial, case: &Case, what: &str) {
     assert!(
         run(case, Order::Straight).is_err(),
-        "{what} is not noticed: {trial:?}"
+        "the simulator does not notice {what}: {trial:?}"
     );
 }
 
-/// Returns the case without a step of a rank, and without the step of the peer that answers it.
+/// Returns the case without a step of a rank, and without the peer's step that answers it.
 fn without_both(case: &Case, (rank, index): (usize, usize), peer: u32, answer: Step) -> Case {
     let mut case = changed(case, rank, index, None);
     let steps = &mut case.programs[peer as usize].steps;
@@ -111,7 +111,10 @@ fn a_removed_signal_is_found() {
         }
     }
     for (form, found, signals) in found {
-        assert!(2 * found > signals, "{form:?}: {found} of {signals}");
+        assert!(
+            2 * found > signals,
+            "{form:?}: only {found} of {signals} removed signals are noticed"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use super::clock::{Knowledge, Moment};
 use super::value::{Contributions, Value};
 use crate::steps::{Buffer, InPlace, Place};
 
-/// An access to an element. Each of these two moments proves that the access has ended.
+/// An access to an element. Reaching either of these two moments proves that the access has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Access(pub [Moment; 2]);
 

@@ -334,7 +334,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Checks that no rank waits and that nothing is left over, after no rank can continue.
+    /// Called when no rank can continue. Checks that no rank waits, and that no message or grant is left over.
     fn ended(&self) -> Result<(), String> {
         for (rank, state) in (0..).zip(&self.ranks) {
             if state.call < self.case.calls {
