@@ -39,8 +39,8 @@ pub struct BackendEntry {
     pub libraries: &'static [Library],
     /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
-    /// Opens the backend on this rank, if it calls a library in this process. All ranks call this on their main thread.
-    /// `None` for backends that `tonnage_bench` opens itself, because they need its ranks and engines.
+    /// Opens a backend that calls a library in this process. All ranks call this on their main thread. `None` for
+    /// backends that `tonnage_bench` opens itself, because they need its ranks and engines.
     pub open: Option<OpenGroupCalls>,
 }
 
@@ -82,13 +82,13 @@ pub struct GroupCall {
 /// Calls of one rank to a library in this process. The caller measures the time.
 pub trait GroupCalls {
     /// Prepares a call and returns the offset of its result: `output`, or for an in-place call the offset that the
-    /// library chose. All ranks prepare, then wait for each other.
+    /// library chose. All ranks prepare their calls, then wait for each other.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] for a call that the library does not support, with an alternative.
+    /// [`Error::Unavailable`] for a call that the library does not support. The message names an alternative.
     fn prepare(&mut self, call: GroupCall) -> Result<u64>;
 
-    /// Waits until all ranks of all groups have arrived, by the library's own barrier.
+    /// Uses the library's own barrier to wait until all ranks of all groups have arrived.
     ///
     /// # Errors
     /// The library's message.

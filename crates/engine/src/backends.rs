@@ -26,7 +26,7 @@ pub const NATIVE: BackendEntry = BackendEntry {
 /// PyTorch's device name for GPU memory, also on AMD GPUs.
 pub const TORCH_GPU_MEMORY: &str = "cuda";
 
-/// Libraries behind torch.distributed, and a variant that calls none.
+/// Libraries behind torch.distributed, and a variant that calls no library.
 pub const TORCH_VARIANTS: &[BackendPart] = &[
     BackendPart {
         name: "gloo",

@@ -191,7 +191,7 @@ pub enum FileCall<'a> {
     Read(FileTransfer),
     /// Writes from memory to a file. With `--collective`, all ranks make the call together.
     Write(FileTransfer),
-    /// Returns when everything written to the file is on stable storage.
+    /// Waits until everything written to the file is on stable storage.
     Sync {
         /// An open file.
         file: u32,
@@ -234,9 +234,9 @@ pub trait FileQueue {
     /// # Errors
     /// If the queue is dead, or a range lies outside the memory.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
-    /// Fills `done` with completions and returns their number; never blocks. A completed operation has moved all of its
-    /// `len` bytes. Otherwise its ending is `Failed` with an error number such as `libc::EIO`, or 0 at the end of the
-    /// file.
+    /// Fills `done` with completions and returns their number; never blocks. An operation that is `Done` has moved all
+    /// of its `len` bytes. Any other operation ends as `Failed`, with an error number such as `libc::EIO`. The number
+    /// is 0 if the file ended early.
     ///
     /// # Errors
     /// If the queue is dead.

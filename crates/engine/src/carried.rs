@@ -20,7 +20,7 @@ pub trait TrialCarrier {
     /// # Errors
     /// If a part does not lie in the memory.
     fn copy_to_landing(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
-    /// Copies these parts back, so that the worker's memory holds the bytes that arrived.
+    /// Copies parts back from that memory, so that the worker's memory holds the bytes that arrived.
     ///
     /// # Errors
     /// If a part does not lie in the memory.
@@ -28,7 +28,7 @@ pub trait TrialCarrier {
     /// Prepares an order, and returns a handle by which another thread follows its progress.
     ///
     /// # Errors
-    /// If it cannot be carried out.
+    /// If the order cannot be carried out.
     fn begin(&mut self, order: &CarriedOrder<'_>) -> Result<Arc<dyn CarriedProgress>>;
     /// Runs the prepared order on the calling thread. Returns after every issued operation has completed and every
     /// write has arrived.
@@ -45,7 +45,7 @@ pub trait TrialCarrier {
 
 /// Progress of an order, as another thread sees it.
 pub trait CarriedProgress: std::fmt::Debug + Send + Sync {
-    /// Number of the order's operations that have completed; `None` once that is unknown.
+    /// Number of the order's operations that have completed; `None` once the number is unknown.
     fn operations(&self) -> Option<u64>;
     /// Latencies of the order so far.
     fn latencies(&self) -> Option<BinnedLatencies>;

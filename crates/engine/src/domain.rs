@@ -68,8 +68,8 @@ pub struct Caps {
     /// True if a lane can delay completions of writes until the bytes are visible to the peer
     /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Irrelevant if `delivered` is true.
     pub delivery_on_request: bool,
-    /// True if a completed send has filled one of the peer's receives. If false, a completed send may only have left
-    /// this side, so flow control must keep senders from overrunning their receivers.
+    /// True if a completed send has filled one of the peer's receives. If false, a completed send may not have reached
+    /// the peer yet, so flow control must keep senders from overrunning their receivers.
     pub sends_taken: bool,
     /// True if the device executes peers' requests without this side's CPU. The target of writes and reads then sleeps
     /// instead of polling.

@@ -122,9 +122,9 @@ pub trait Engine {
     ///
     /// # Errors
     /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot use; the message names a
-    /// memory that it can. Otherwise the device's reason.
+    /// usable memory. For other failures, the device's reason.
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region>;
-    /// Undoes a registration. The caller has released its lanes, and no operation on the region is in flight.
+    /// Undoes a registration. The caller has released the region's lanes, and no operation on the region is in flight.
     ///
     /// # Errors
     /// If the region is in use, or was never registered.
@@ -140,9 +140,9 @@ pub trait Engine {
     /// # Errors
     /// If a peer cannot be reached; the message names it.
     fn connect(&mut self, peers: &[PeerEndpoint]) -> Result<()>;
-    /// Makes first contact with the peers connected since the last call; those peers have connected too. Transports
-    /// need this if both sides must take part in setup, or if setup would otherwise happen in the first timed
-    /// operation. Polls until contact is made or `stopped` returns true.
+    /// Makes first contact with the peers connected since the last call. Those peers have also connected to this
+    /// worker. Transports need this if both sides must take part in setup, or if setup would otherwise happen in the
+    /// first timed operation. Polls until contact is made or `stopped` returns true.
     ///
     /// # Errors
     /// If a peer cannot be reached; the message names the pair.
@@ -160,8 +160,8 @@ pub trait Engine {
     /// when one has fully arrived. `None`: the peer sends no more.
     ///
     /// # Errors
-    /// If the engine could not tell from which peer a part comes, or if, at the end, some write-imms have arrived only
-    /// in part.
+    /// If the engine could not find out which peer sent a part. With `None`, also if only some parts of a write-imm
+    /// have arrived.
     fn expect(&mut self, _peer: Peer, _bytes: Option<u32>) -> Result<()> {
         Ok(())
     }
@@ -183,8 +183,8 @@ pub trait Engine {
     /// An engine returns `false` if its writes are visible as soon as the initiator sees the completion. There is no
     /// default implementation, because an engine that wraps others must ask each of them, and its author could forget.
     ///
-    /// Returns whether this side has to wait, which may be true even if nothing was pending. If true, the time of the
-    /// call counts towards the trial's measured interval.
+    /// Returns whether an engine of this kind has to wait. This can be true even if nothing was pending in this call.
+    /// If true, the time of the call counts towards the trial's measured interval.
     ///
     /// # Errors
     /// The device's reason.

@@ -32,8 +32,8 @@ pub struct Entry {
     pub libraries: &'static [Library],
     /// Hooks for libraries with process-wide state.
     pub lifecycle: Lifecycle,
-    /// Name of the device memory that the engine moves bytes in by default. Machines without that device cannot run the
-    /// engine. `None` for an engine that works with host memory.
+    /// Name of the device memory that the engine uses by default. Machines without that device cannot run the engine.
+    /// `None` for an engine that works with host memory.
     pub device_memory: Option<&'static str>,
     /// True if the engine moves bytes within one process. The ranks of its points are then threads of rank 0's process.
     pub one_process: bool,
@@ -167,7 +167,8 @@ impl Entry {
     }
 
     /// Checks options against the engine's own, and returns those that differ from the defaults. `variant` is the text
-    /// after the engine's name. In a layered variant ("tcp;ofi_rxm"), the lowest layer counts.
+    /// after the engine's name. In a layered variant ("tcp;ofi_rxm"), the lowest layer decides which options have an
+    /// effect.
     ///
     /// # Errors
     /// `Usage` for an unknown name or value, listing the known ones, and for an option that has no effect on this
@@ -206,7 +207,7 @@ impl Entry {
         }
     }
 
-    /// Whether native collectives can use the engine: they move bytes by write-imm.
+    /// Whether native collectives can use the engine. They need write-imms that really move bytes.
     pub fn carries_collectives(&self) -> bool {
         self.moves_bytes && self.verbs.contains(&Verb::WriteImm)
     }

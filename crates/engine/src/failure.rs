@@ -13,7 +13,7 @@ pub struct Failure {
     pub name: String,
     /// The library's error number.
     pub code: i32,
-    /// The engine that executed it, such as "fabric:tcp".
+    /// The engine that executed the operation, such as "fabric:tcp".
     pub engine: String,
     /// Kind of the operation.
     pub operation: Option<LaneKind>,

@@ -40,8 +40,8 @@ impl BeforeJoin<'_> {
 /// Hooks for a library with process-wide state.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifecycle {
-    /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored, but must
-    /// occur again when the engine is opened, where it is reported.
+    /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored. The same
+    /// failure must occur again when the engine is opened, and is then reported.
     pub before_join: fn(&BeforeJoin<'_>),
     /// Called by one rank of each container before any of its ranks opens the engine. Refuses if this number of
     /// worker-to-peer paths would exhaust a resource of the container, such as shared memory. A failure that concerns a

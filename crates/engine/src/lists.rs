@@ -62,8 +62,8 @@ impl Lists {
     /// Backends to try if the user names none: backends over an engine, with every engine that exists on all machines;
     /// backends of a single library; and the usual variants of backends with several libraries.
     ///
-    /// Backends that need a launcher are included only if `launched`: a launcher started the ranks and informed each of
-    /// them about the others. A listed backend may still be missing on this machine.
+    /// Backends that need a launcher are included only if `launched` is true. It means that a launcher started the
+    /// ranks and informed each of them about the others. A listed backend may still be missing on this machine.
     pub fn usual_backends(&self, launched: bool) -> Vec<String> {
         let engines = || {
             let all = self.engines.iter();

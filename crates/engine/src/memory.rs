@@ -58,7 +58,7 @@ impl MemoryEntry {
         check_options(OptionsOwner::Memory(self.name), self.options, asked, "")
     }
 
-    /// Returns the options that this memory knows by name.
+    /// Keeps only the requested options that this memory has.
     pub fn known_options(&self, asked: &EngineOptions) -> EngineOptions {
         let known = |(name, _): &(&String, &String)| find_option(self.options, name).is_some();
         let own = asked.iter().filter(known);
@@ -147,8 +147,8 @@ impl Request<'_> {
 
 /// Memory that engines can register and peers can reach. Bytes are identified by their offset.
 ///
-/// All access goes through this trait: code elsewhere must not assume that the CPU can reach the bytes. An engine of
-/// the same kind of device may check by downcasting whether a memory is of that kind.
+/// All access goes through this trait: code elsewhere must not assume that the CPU can reach the bytes. An engine may
+/// downcast a memory to find out whether it belongs to the engine's kind of device.
 pub trait Memory: Any + Send + Sync {
     /// Number of bytes.
     fn bytes(&self) -> u64;
@@ -324,7 +324,7 @@ impl MemoryReport {
     /// Sets the requested node, and the nodes that hold its pages, from the number of pages on each node.
     pub fn on_nodes(mut self, asked: Option<u32>, pages: &BTreeMap<u32, u64>) -> Self {
         self.numa_asked = asked;
-        // On a tie, the lower node.
+        // On a tie, the lower node is reported.
         let most = pages
             .iter()
             .max_by_key(|&(&node, &count)| (count, Reverse(node)));

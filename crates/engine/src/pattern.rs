@@ -32,8 +32,8 @@ impl Key {
         }
     }
 
-    /// The key for a location with bytes that were moved there from another slot. They come from `bytes` further on in
-    /// the flow; a wrapped negative number means from before.
+    /// The key for a location to which bytes were moved from another slot. The source is `bytes` after the location in
+    /// the flow's data. A wrapped negative number means that the source is before it.
     pub fn ahead(self, bytes: u64) -> Self {
         Self {
             ahead: self.ahead.wrapping_add(bytes),
@@ -221,7 +221,7 @@ const PIECE: u64 = 256 * CHUNK as u64;
 /// Like [`fill`], for memory that is reachable only through `write`.
 ///
 /// # Errors
-/// If the range lies before `origin`, or the error of `write`.
+/// If the range lies before `origin`, or if `write` fails.
 pub fn fill_by(
     origin: u64,
     offset: u64,
@@ -243,7 +243,7 @@ pub fn fill_by(
 /// Like [`verify`], for memory that is reachable only through `read`.
 ///
 /// # Errors
-/// If the range lies before `origin`, or the error of `read`.
+/// If the range lies before `origin`, or if `read` fails.
 pub fn verify_by(
     origin: u64,
     offset: u64,
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn moved_bytes_match_a_key_shifted_by_the_distance() {
         let (arena, key) = (arena(), Key::new(3, 0, 0, 1));
-        // Moved towards the start and towards the end, by distances that are not whole words.
+        // Data is moved towards the start and towards the end, by distances that are not whole words.
         for (from, to) in [(4099u64, 37u64), (37, 4099)] {
             let mut bytes = [0; 21];
             fill(&arena, 64, 64, 8192, key).unwrap();

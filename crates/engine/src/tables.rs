@@ -20,7 +20,7 @@ impl<T> LaneTable<T> {
     /// A resolved lane.
     ///
     /// # Errors
-    /// If it was never resolved, or has been released.
+    /// If the lane was never resolved, or has been released.
     #[inline]
     pub fn get(&self, lane: Lane) -> Result<&T> {
         self.peek(lane).ok_or_else(|| never_resolved(lane))
@@ -41,7 +41,7 @@ impl<T> LaneTable<T> {
     /// Like [`Self::get`], but mutable.
     ///
     /// # Errors
-    /// If it was never resolved, or has been released.
+    /// If the lane was never resolved, or has been released.
     #[inline]
     pub fn get_mut(&mut self, lane: Lane) -> Result<&mut T> {
         self.peek_mut(lane).ok_or_else(|| never_resolved(lane))
@@ -135,7 +135,7 @@ impl<T> RegionTable<T> {
     /// A registration.
     ///
     /// # Errors
-    /// If it was never made, or has been undone.
+    /// If the registration was never made, or has been undone.
     pub fn get(&self, region: RegionId) -> Result<&T> {
         let known = self.known.get(&region.0);
         known.ok_or_else(|| not_registered(region))
@@ -144,7 +144,7 @@ impl<T> RegionTable<T> {
     /// Removes a registration.
     ///
     /// # Errors
-    /// If it was never made, or has been undone.
+    /// If the registration was never made, or has been undone.
     pub fn take(&mut self, region: RegionId) -> Result<T> {
         let known = self.known.remove(&region.0);
         known.ok_or_else(|| not_registered(region))

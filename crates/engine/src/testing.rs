@@ -117,7 +117,7 @@ pub struct TestScript {
     pub unreachable: Vec<Peer>,
     /// If true, `meet` does not return until it is stopped.
     pub never_meets: bool,
-    /// If true, every call that can fail fails.
+    /// If true, `post`, `flush`, `poll` and `arm` fail.
     pub dead: bool,
     /// If true, the next post is an error.
     pub post_fails: bool,
@@ -370,7 +370,7 @@ impl Engine for TestEngine {
         let script = &mut *self.lock();
         assert!(
             !ops.is_empty() || !script.panics_at_nothing,
-            "a call for nothing costs time"
+            "a post without operations wastes time"
         );
         script.posts += 1;
         script.most_handed = script.most_handed.max(ops.len());
@@ -519,7 +519,7 @@ pub const CAPS: Caps = Caps {
 /// Makes workers.
 pub type WorkerFn = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
 
-/// A device that answers with these fields.
+/// A device with the capabilities, report, address and workers in these fields.
 pub struct TestDomain {
     /// Capabilities of the domain.
     pub caps: Caps,

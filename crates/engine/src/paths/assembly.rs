@@ -56,7 +56,7 @@ impl PartAssembly {
         self.expected.iter().map(|one| one.peer)
     }
 
-    /// Stops expecting write-imms from a peer in parts.
+    /// Stops expecting that a peer's write-imms arrive in parts.
     ///
     /// # Errors
     /// If some write-imms have arrived only in part, or if there are parts left over.
@@ -176,7 +176,8 @@ mod tests {
         let capacities =
             |assembly: &PartAssembly| [assembly.pending.capacity(), assembly.overflow.capacity()];
         let at_first = capacities(&assembly);
-        // The second path lags behind the first by this many write-imms. Each of its parts completes the oldest one.
+        // The second path lags behind the first by this many write-imms. Each part that arrives on the second path
+        // completes the oldest incomplete write-imm.
         for behind in [1, 100, OVERFLOW_ENTRIES as u32] {
             let wholes = 3 * OVERFLOW_ENTRIES as u32;
             let mut ended = 0;

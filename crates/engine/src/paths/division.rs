@@ -14,7 +14,7 @@ pub struct Division {
     /// How a rank uses its devices.
     #[serde(skip_serializing_if = "Rails::is_single")]
     pub rails: Rails,
-    /// Number of endpoints between a worker and a peer; operations take them in turn.
+    /// Number of endpoints between a worker and a peer; operations use the endpoints in turn.
     #[serde(skip_serializing_if = "is_one")]
     pub queue_pairs: u32,
     /// Limits on the parts that operations are cut into; absent if operations are not cut.
@@ -228,7 +228,7 @@ mod tests {
             (count(0), count(1), count(9), count(8), count(1 << 20)),
             (1, 1, 5, 8, 8)
         );
-        // 64 parts at most; each of the two rails gets 32.
+        // At most 64 parts for both rails together, so at most 32 for each.
         assert_eq!(parts(2, Some((64 << 10, 64)), 1 << 20), 16);
         assert_eq!(parts(2, Some((64, 64)), 1 << 20), 64);
         assert_eq!(parts(2, Some((64, 64)), 130), 2 + 2);

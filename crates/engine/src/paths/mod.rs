@@ -34,8 +34,8 @@ use crate::Domains;
 use domain::PathsDomain;
 
 /// Wraps domains so that their workers have several paths: one wrapper per domain, or a single wrapper around all
-/// domains if workers have several rails. Returns the domains unchanged if the division divides nothing. The same holds
-/// if it only asks for queue pairs and the domains create these themselves.
+/// domains if workers have several rails. Returns the domains unchanged if the division divides nothing, or asks only
+/// for queue pairs that the domains create themselves.
 pub fn divide(domains: Domains, division: Division) -> Domains {
     let makes_its_own = domains.iter().all(|domain| domain.caps().carried);
     if division == Division::NONE || (makes_its_own && division.divides_only_queue_pairs()) {

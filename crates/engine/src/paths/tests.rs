@@ -149,7 +149,10 @@ fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
     bench.path(1, |script| script.flush_answers.extend(answers));
     assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Again);
     bench.path(0, |script| script.end(1, Ending::Done));
-    assert!(bench.polled().is_empty(), "the second has not been asked");
+    assert!(
+        bench.polled().is_empty(),
+        "the second path has not been asked to flush"
+    );
     assert_eq!(bench.worker.flush(lane, 7).unwrap(), Flush::Posted);
     assert!(bench.polled().is_empty());
     bench.path(1, |script| script.end(1, Ending::Done));
@@ -203,7 +206,11 @@ fn a_write_imm_arrives_once_with_its_last_part_on_any_path() {
     bench.delivers(1, arrival(1, 7, 50));
     bench.delivers(1, arrival(2, 7, 100));
     let whole: Vec<_> = bench.polled();
-    assert_eq!(whole.len(), 1, "only that of rank 2, which is not cut");
+    assert_eq!(
+        whole.len(),
+        1,
+        "only rank 2's write-imm has arrived, because it is not cut"
+    );
     assert_eq!(whole[0].lane, Lane(2));
     bench.delivers(1, arrival(1, 7, 100));
     let whole = bench.polled();

@@ -146,8 +146,8 @@ impl PathsWorker {
         lane_paths: &mut Vec<LanePath>,
     ) -> Result<()> {
         let all = self.paths_to(spec.peer);
-        // A lane in order uses only one path. The peer's number selects the path, so that such lanes are spread over
-        // all paths.
+        // A lane that keeps its writes in order uses only one path. The peer's number selects the path, so that such
+        // lanes are spread over all paths.
         let only = all.start + spec.peer as usize % all.len();
         for (path, (&local, remote)) in locals.iter().zip(remotes).enumerate() {
             if !all.contains(&path) || spec.in_order && only != path {
@@ -344,7 +344,7 @@ impl Engine for PathsWorker {
         let flushing = match lane.flushing.take() {
             Some(flushing) => flushing,
             // Starts with one extra part, which ends after all paths have been asked. Otherwise the flush could
-            // complete before that.
+            // complete too early.
             None => match self.in_flight.begin((index, tag), 0, 0, 1) {
                 Some(tag) => PathFlush { next: 0, tag },
                 None => return Ok(Flush::Again),
@@ -719,7 +719,7 @@ impl PathEpoll {
         Ok(())
     }
 
-    /// A descriptor that is readable when any path's is; `None` if no path's was added.
+    /// A descriptor that is readable when the descriptor of any path is; `None` if no descriptor was added.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(AsFd::as_fd)
     }
