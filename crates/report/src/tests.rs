@@ -183,8 +183,8 @@ fn a_results_file_may_hold_all_kinds() {
 fn csv_of_files_has_a_row_per_phase_and_per_mixed_part() {
     let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
-    // Rows: two phases; one phase with a row each for reads and writes; one phase completed before the disk was full; a
-    // record without phases; two phases of three trials; and the header.
+    // Rows per record: two phases; one phase with its reads and writes; the phase before the disk was full; a record
+    // without phases; two phases. The header is one more row.
     assert_eq!(text.matches("\r\n").count(), 2 + 3 + 1 + 1 + 2 + 1);
 }
 

@@ -160,8 +160,8 @@ pub fn torch_on_unlike_hosts() -> Record {
     record
 }
 
-/// All-reduces of two sizes by two backends, with figures per rank; a broadcast with a bound, which only one backend
-/// supports; and a gather that failed at the start.
+/// Three operations: all-reduces of two sizes by two backends, with figures per rank; a broadcast with a bound, which
+/// only one backend supports; a failed gather.
 pub fn collectives() -> Vec<Record> {
     let small = point(Collective::AllReduce, 2);
     let large = CollectivePoint {

@@ -37,9 +37,9 @@ pub(super) fn words(point: &TransferPoint) -> Option<String> {
     (rate.burst > 1).then(|| format!("{name}, {} operations at once", rate.burst))
 }
 
-/// An open loop is overloaded if its rate is below the fraction `CARRIED_LEAST` of the offered rate and more than the
-/// fraction `LATE_MOST` of operations were late. A low rate alone is not enough: in a trial with few operations, the
-/// staggered start of threads and the last latency also reduce the rate.
+/// An open loop is overloaded if it reaches less than this fraction of the offered rate, and more operations than the
+/// fraction `LATE_MOST` are late. A low rate alone is not enough: in short trials, the staggered start of threads and
+/// the last latency also reduce the rate.
 const CARRIED_LEAST: f64 = 0.98;
 const LATE_MOST: f64 = 0.05;
 

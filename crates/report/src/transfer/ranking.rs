@@ -76,9 +76,9 @@ fn ratio(own: &Spread, first: &Spread) -> String {
 /// occur between equivalent rows.
 const CHEAPER_MAX: f64 = 0.98;
 
-/// Names the row with the highest bandwidth. Among rows of the same size within that row's interval, also names the row
-/// with the least initiator CPU time per operation, and the row with the fewest queue pairs. `None` if fewer than two
-/// rows have a free rate: ping-pongs and prescribed rates do not count.
+/// Names the row with the highest bandwidth. Other rows of that size are equally good if they are within its interval.
+/// Of these, names the row with the least initiator CPU time per operation, and the one with the fewest queue pairs.
+/// `None` if fewer than two rows have a free rate: ping-pongs and prescribed rates do not count.
 pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<String> {
     let rows: Vec<_> = records.iter().filter_map(Candidate::new).collect();
     let best = rows.iter().max_by(|one, other| {
