@@ -169,8 +169,8 @@ fn strings(error: &clap::Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// Returns the nearest name: one with at most two slips and one in three letters, or one that begins with at least
-/// three letters as typed.
+/// Returns the nearest name. It may differ by two slips, but by no more than one slip per three letters. If a name
+/// begins with the typed text, and this has three letters or more, the missing end counts as two slips at most.
 fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let typed = typed.trim_start_matches('-');
     let typed = typed.split([' ', '=']).next()?.to_lowercase();

@@ -8,7 +8,7 @@ use tonnage_units::{Error, Nanos, Result};
 use super::common::RUNS_MAX;
 use super::values::{library, variable};
 
-/// Default number of runs per side. With a spread of 3 %, it is enough to detect a difference of 10 %.
+/// Default number of runs per side. If runs spread by 3 %, this number detects a difference of 10 %.
 const RUNS_DEFAULT: u32 = 11;
 
 /// `tonnage ab`.

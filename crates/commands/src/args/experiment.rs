@@ -1,5 +1,5 @@
-//! The commands of the kinds. Each runs one experiment, given on the command line. The list in `tonnage_plan::kinds`
-//! has the kinds, their options and their help.
+//! One command for each kind of experiment. It runs one experiment, described by its options. `tonnage_plan::kinds`
+//! lists the kinds, their options and their help.
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::ErrorKind;

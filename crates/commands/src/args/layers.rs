@@ -146,7 +146,7 @@ impl LayersArgs {
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                // Calls of a collective do not overlap either: each begins when the previous call has ended.
+                // One write at a time, because calls of a collective do not overlap either.
                 depth: Some(Sweep::single(1)),
                 ..PacingOptions::default()
             },
@@ -175,7 +175,7 @@ impl LayersArgs {
                 bound: Some(BoundChoice::None),
                 ..CheckOptions::default()
             },
-            // A missing engine that the user named already fails at its writes.
+            // If the user named a missing engine, its writes fail already, so its collectives may be skipped.
             skipping: optional_if(self.backend.is_empty()),
             length: self.length(),
         }

@@ -267,7 +267,7 @@ fn with_short_help(arg: Arg, basic: Option<&[&str]>) -> Arg {
     }
 }
 
-/// Longest default that is repeated after a first sentence.
+/// Maximum length of a default that is appended to a first sentence.
 const DEFAULT_MAX: usize = 40;
 
 /// Longest sentence that is shown in full.

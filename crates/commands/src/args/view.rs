@@ -71,10 +71,10 @@ impl ViewArgs {
     }
 }
 
-/// Characters in a line of a terminal that does not report it.
+/// Assumed width of a terminal that does not report its width.
 const WIDTH_OF_OLD_TERMINALS: usize = 80;
 
-/// Characters in a line of the screen; `None` if output goes elsewhere.
+/// Returns the screen width from COLUMNS or the terminal; `None` if neither exists.
 fn screen_width(is_terminal: bool) -> Option<usize> {
     let columns = std::env::var("COLUMNS").ok();
     let columns = columns.and_then(|columns| columns.parse().ok());
@@ -87,7 +87,7 @@ fn screen_width(is_terminal: bool) -> Option<usize> {
     })
 }
 
-/// As <https://no-color.org> describes it.
+/// Returns whether colours are allowed, by the rules of <https://no-color.org>.
 fn wants_color() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -24,7 +24,7 @@ use crate::args::Command as Asked;
 use crate::args::ab::{AbArgs, AbSide};
 use crate::parser_errors;
 
-/// Smallest exit code that means a signal.
+/// Exit codes from this value on mean that a signal ended the process.
 const SIGNALLED: i32 = 128;
 
 /// Measures two sides alternately.
@@ -79,7 +79,7 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(worst).unwrap_or(1)))
 }
 
-/// Time that the runs take, and time that is left.
+/// Measures the time that runs take, and the time that is left.
 struct Pace {
     began: Instant,
     /// Start of the current pair of runs. The next field is the time of the longest pair so far.

@@ -28,8 +28,8 @@ fn exists(path: &Path) -> Error {
 /// Writes a text to a temporary file in the same folder, and renames it to `path`.
 ///
 /// If `path` is a link, the linked file is replaced, unless the link belongs to another user. A path that is not a
-/// regular file is written in place. If another process creates the file meanwhile, it is kept, but replaced with
-/// `force`.
+/// regular file is written in place. If another process creates the file meanwhile, that file is kept, unless `force`
+/// is true.
 pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     refuse_existing(path, force)?;
     let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
@@ -59,7 +59,7 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     })
 }
 
-/// Writes to a pipe or a terminal in place. Its reader has opened it by this name and would not notice a new file.
+/// Writes to a pipe or a terminal in place. The reader has already opened the pipe and would not notice a new file.
 fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     if file.metadata()?.is_file() {

@@ -1,5 +1,5 @@
-//! Upper bounds of this host: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and moving
-//! a cache line between two CPUs. The tour prints them and compares its results with them.
+//! Upper bounds of this host: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and the
+//! transfer of a cache line between CPUs. The tour prints these bounds and compares its results with them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -25,11 +25,11 @@ const IN_CACHE_BYTES: u64 = 256 << 10;
 /// The DRAM footprint as a multiple of the last-level cache. It is large, so that little of it stays in the cache.
 const DRAM_CACHES: u64 = 4;
 
-/// Range of the DRAM footprint. The limits are for hosts with unknown caches, and for hosts with little memory.
+/// Range of the DRAM footprint. The lower limit is for hosts with unknown caches, the upper one for little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
-/// Measured time of the socket stream for each way of waiting. A third of this time comes first, unmeasured, while the
-/// TCP window opens.
+/// Measured time of the socket stream for each wait method. Before it, the stream runs unmeasured for a third of this
+/// time, while the TCP window opens.
 const SOCKET_TIME_NS: u64 = 300_000_000;
 
 /// Delay of the start, so that both threads of the socket stream are running by then.
@@ -105,7 +105,7 @@ fn on_cpu<T: Send>(
     })
 }
 
-/// Measures one stream with the faster way of waiting. The loop is the one that also measures the bound of TCP engines.
+/// Measures one stream with the faster wait method. The same loop also measures the bound of TCP engines.
 fn socket_stream(topology: &Topology) -> Result<f64> {
     let mut best = 0.0;
     for waiting in WaitMethod::ALL {

@@ -152,7 +152,7 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
     let reasons: Option<Vec<&str>> = on_devices
         .map(|planned| planned.point.any().without_bound())
         .collect();
-    // A single point with a bound is enough.
+    // The option has an effect if at least one bandwidth is compared with a bound.
     let Some(reasons) = reasons else {
         return Ok(());
     };

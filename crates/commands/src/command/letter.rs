@@ -106,7 +106,7 @@ struct Marked {
 }
 
 impl Write for Marked {
-    /// Writes one whole line, because the record writer passes whole lines.
+    /// Writes the mark and then one line. The record writer passes a whole line in each call.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let marked = [&[self.mark], line].concat();
         self.file.write_all(&marked)?;

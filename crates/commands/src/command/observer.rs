@@ -38,8 +38,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two updates of the progress line.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Warns once if the records file cannot be found by its name any more, because the next record may be days away. The
-/// file may come back, so only writing a record, or the end of the run, decides.
+/// Warns once if the records file no longer has its name, because the next record may be days away. This is only a
+/// warning: the file may come back before the next record or the end of the run.
 fn watch_file(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     let (ended_by_drop, end) = channel();
     let look = move || {
@@ -74,7 +74,7 @@ pub struct Keeper {
     progress: ProgressBar,
     /// True if rows are shown as they arrive.
     shows_rows: bool,
-    /// How they are shown.
+    /// How the rows are shown.
     view: View,
     /// Estimate of the time left in the current run.
     time_left: Option<TimeLeft>,
@@ -225,8 +225,8 @@ impl Keeper {
     }
 }
 
-/// Returns the reason if it alone kept all points from being measured: a device or a library that is absent here. The
-/// request is then refused like one that is wrong.
+/// Returns the reason if all points were skipped for the same reason, such as a device or library that is missing here.
+/// The run then ends with the exit code of a wrong request.
 pub fn why_unavailable(records: &[Record]) -> Option<&str> {
     let mut whys = records.iter().map(|record| match &record.outcome {
         Outcome::Skipped { why } if !record.is_fine() => Some(why.as_str()),

@@ -90,7 +90,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Makes experiments with engines that move bytes run both on one socket and across two.
+/// Makes experiments run twice, on one socket and across two sockets, if one of their engines moves bytes.
 fn at_both_places(plan: &mut Plan) {
     let moves_bytes = |engine: &String| LISTS.engine(engine).is_ok_and(|entry| entry.moves_bytes);
     for experiment in &mut plan.experiments {

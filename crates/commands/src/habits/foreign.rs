@@ -67,7 +67,7 @@ impl Tool {
     }
 }
 
-/// Returns the operation of a program of fabtests. The rest of the program's name is its way of measuring.
+/// Returns the operation of a program of fabtests. The rest of the program's name is the kind of measurement.
 fn fabtests_op(program: &str) -> Option<&'static str> {
     match program {
         "fi_rma_bw" | "fi_rma_pingpong" | "efa_rma_bw" => Some("write"),
@@ -77,7 +77,7 @@ fn fabtests_op(program: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the collective of a program of nccl-tests. The flag is true if its size is divided among the ranks.
+/// Returns the collective of a program of nccl-tests. The flag is true if the program divides the size among the ranks.
 fn nccl_op(program: &str) -> Option<(&'static str, bool)> {
     Some(
         match program
@@ -98,7 +98,7 @@ fn nccl_op(program: &str) -> Option<(&'static str, bool)> {
     )
 }
 
-/// Returns the collective of an OSU program. The flag is true if its size is that of one rank's part.
+/// Returns the collective of an OSU program. The flag is true if the program's size is the size of one rank's part.
 fn osu_collective(program: &str) -> Option<(&'static str, bool)> {
     Some(match program.strip_prefix("osu_")? {
         "allreduce" => ("all-reduce", false),
@@ -322,7 +322,7 @@ fn apply(draft: &mut Draft, row: &Row, option: &str, value: Option<&str>) {
     }
 }
 
-/// Sets the command and the options that it always gets.
+/// Sets the command and the options that every line of this program needs.
 fn start(tool: Tool, program: &str, draft: &mut Draft) {
     let is_collective = tool == Tool::Nccl || osu_collective(program).is_some();
     draft.command = match tool {

@@ -1,5 +1,5 @@
 //! Habits from other benchmarks: their options in a command line of tonnage, and their whole command lines. The answer
-//! is a line that the user can type. The parser and the plan accept it.
+//! is a command line that the parser and the plan accept.
 //!
 //! `tables` has the rows of each program. An option that tonnage itself has always takes precedence over a row.
 

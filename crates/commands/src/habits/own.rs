@@ -94,7 +94,7 @@ pub(super) fn refuse_at(words: &[String], here: &str) -> Option<String> {
     super::check(words).is_err().then_some(message)
 }
 
-/// Returns the error for the name of another program where tonnage's command should be.
+/// Returns the error for a line that has another program's name in place of a command of tonnage.
 fn of_program(words: &[String], here: &str) -> String {
     let name = words.first().map(String::as_str).unwrap_or_default();
     match foreign::translate(words, here) {

@@ -272,12 +272,12 @@ pub const HABITS: &[Row] = &[
     no_flag("-U -C --cpu_util --cpu-util --histogram", MEASURED_ALWAYS),
 ];
 
-/// Options that mean different things in different benchmarks: the option, its meaning there, and the option here. Such
-/// an option is refused, and the error lists all meanings that the command has.
+/// Options that mean different things in different benchmarks: the option, one of its meanings, and tonnage's option
+/// for that meaning. Such an option is refused, and the error lists all meanings that the command has.
 pub const AMBIGUOUS: &[(&str, &str, &str)] =
     &[("-n", "ranks", "--ranks"), ("-n", "operations", "--iters")];
 
-/// Values of other benchmarks: option of tonnage, value there, value here.
+/// Values of other benchmarks: tonnage's option, the other benchmark's value, and tonnage's value.
 pub const VALUES: &[(&str, &str, &str)] = &[
     ("--engine", "tcp", "fabric:tcp"),
     ("--engine", "ib", "verbs:rc"),

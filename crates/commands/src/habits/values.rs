@@ -169,7 +169,7 @@ pub fn bit_rate(value: &str) -> Option<String> {
     }
 }
 
-/// Returns a list of hosts. A single host gets this host in front.
+/// Returns a list of hosts. A single host is preceded by this host, because a transfer needs two.
 pub fn hosts(value: &str, here: &str) -> Option<String> {
     let is_name = |name: &str| {
         let is_sign = |c: char| c.is_ascii_alphanumeric() || ".-_[]:".contains(c);

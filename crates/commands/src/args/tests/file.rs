@@ -93,7 +93,7 @@ fn a_plan_with_files_is_scaled_to_the_ranks_and_moved() {
     assert!(points.iter().all(is_small));
     assert_eq!(points[0].phases, [Phase::Write]);
     assert_eq!(points[1].read_from, ReadFrom::Shift { ranks: 1 });
-    // Without `--scale`, every rank moves the full amount of the plan, even with a launcher's number of ranks.
+    // Without `--scale`, every rank moves the plan's full amount, even if a launcher has started more ranks.
     let points = expand(&plan(8, "--path elsewhere/ --engine uring"), 8);
     assert_eq!(points[0].segments, 1638);
     assert_eq!(points[1].paths, ["elsewhere/lustre-posix"]);

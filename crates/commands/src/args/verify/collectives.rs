@@ -88,8 +88,8 @@ fn checkable(asked: &[Collective], ranks: u32) -> Result<Vec<Collective>> {
     Ok(moving.filter(fits).collect())
 }
 
-/// Returns sizes that reveal errors. These are one element for each rank, odd multiples of that, and sizes that the
-/// number of ranks does not divide. Others are one element more than a page, 64 KiB and 1 MiB.
+/// Returns sizes in bytes that reveal errors: one element for each rank, and odd multiples of that size. Others are one
+/// element more than 4 KiB, 64 KiB and 1 MiB, which most numbers of ranks do not divide.
 fn default_sizes(ranks: u32) -> Vec<u64> {
     let least = u64::from(ranks) * 4;
     let mut sizes = vec![least, 3 * least, 17 * least];

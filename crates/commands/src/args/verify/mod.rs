@@ -200,7 +200,7 @@ impl VerifyArgs {
     ) -> Vec<Transfer> {
         let known = tonnage_engine::find(lists.engines, engine).ok();
         let ops = match known {
-            // An unknown engine gets any operation, because expanding the plan refuses the engine.
+            // For an unknown engine, the operation does not matter, because expanding the plan refuses the engine.
             _ if !self.op.is_empty() => self.op.clone(),
             Some(entry) => entry.verbs_for(engine).to_vec(),
             None => vec![Verb::Write],
@@ -222,7 +222,8 @@ impl VerifyArgs {
         let fits = traffic != Traffic::Matrix || !self.op.is_empty();
         if !atomics.is_empty() && fits {
             let mut transfer = self.transfer(engine, atomics, &words, traffic);
-            // Many operations use fewer words than are in flight, so that an update that is not atomic is detected.
+            // There are fewer words than operations in flight, so that concurrent updates reveal one that is not
+            // atomic.
             transfer.length.iters = Some(Count(ATOMIC_BATCHES));
             transfer.memory.footprint = Some(Bytes((2 * WORD_BYTES).into()));
             transfers.push(transfer);
@@ -256,7 +257,7 @@ impl VerifyArgs {
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                // With several slots, swapped data is detected.
+                // Several slots reveal data that went to the wrong slot.
                 batch: Some(Sweep::single(4)),
                 ..PacingOptions::default()
             },
@@ -281,8 +282,8 @@ impl VerifyArgs {
     }
 }
 
-/// Returns sizes that reveal errors: one byte, odd sizes, and sizes around a word, a cache line, a page and larger
-/// edges.
+/// Returns sizes that reveal errors: one byte, odd sizes, and sizes around a word, a cache line, a page, 64 KiB and
+/// 1 MiB.
 fn default_sizes() -> Result<Sweep> {
     let page = rustix::param::page_size() as u64;
     let mut sizes = vec![

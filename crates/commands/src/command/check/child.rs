@@ -29,7 +29,7 @@ use crate::command::env;
 /// report the loss.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 
-/// Lower bound of that limit, because healthy ranks on a busy machine may be silent this long.
+/// Minimum of the limit on silence, because healthy ranks on a busy machine may be silent this long.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1500);
 
 /// Time between two polls for the end of a process.
@@ -157,8 +157,7 @@ fn command(
     if env("TONNAGE_JOIN_TIMEOUT").is_none() {
         command.env("TONNAGE_JOIN_TIMEOUT", seconds(left / 2));
     }
-    // On several hosts, silence may be a network outage that is repaired. With a longer budget, the default timeout
-    // stays.
+    // Only a short budget lowers the timeout: on several hosts, a silent rank may return after a network outage.
     if env("TONNAGE_HEARTBEAT_TIMEOUT").is_none() && left / 3 < HEARTBEAT_MAX {
         let silence = (left / 3).max(HEARTBEAT_MIN);
         command.env("TONNAGE_HEARTBEAT_TIMEOUT", seconds(silence));

@@ -1,5 +1,5 @@
-//! Chooses the points that a check measures: the requested entries for this kind of host, the most significant first,
-//! as many as fit into the time budget.
+//! Chooses the points that a check measures: the requested entries for this kind of host that fit into the time
+//! budget. The most significant entries come first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -288,7 +288,7 @@ pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>
     groups
 }
 
-/// Returns points that have failed or warned so far, the worst first, as many as there is time to measure again.
+/// Returns the points to measure again: those that failed or warned so far and fit into the time left, worst first.
 pub fn again<'s, 'a>(
     choice: &CheckChoice<'_>,
     steps: &[&'s CheckStep<'a>],

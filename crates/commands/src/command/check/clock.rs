@@ -123,7 +123,7 @@ impl BudgetClock {
         exit(code.into());
     }
 
-    /// Returns a clock with less time but the same watchdog. It is for work that other work must still follow.
+    /// Returns a clock with less time but the same watchdog. Used for work after which other work still needs time.
     fn shortened(&self, by: Duration) -> Self {
         Self {
             budget: self.budget.saturating_sub(by),
@@ -201,7 +201,7 @@ impl BudgetClock {
         end.saturating_sub(self.start.elapsed())
     }
 
-    /// Returns the time with which all ranks of a launcher plan, regardless of when each was started.
+    /// Returns the time for which all ranks of a launcher plan. It is equal on all ranks, even if some started later.
     pub fn common(&self) -> Duration {
         self.budget.saturating_sub(ASK_BEFORE + START_RESERVE)
     }

@@ -197,7 +197,7 @@ fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
 
 fn refused(style: ExitStyle, error: &Error) -> ExitCode {
     print_message(&format!("error: {error}"));
-    // For every exit code, there is a last line with the reason.
+    // The last line must give the reason, whatever the style of the exit code is.
     let _ = print(&format!("{}\n", truncate(&format!("error: {error}"))));
     style.code_of_wrong_request().into()
 }
@@ -232,7 +232,7 @@ fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
     output.and(nodelist)
 }
 
-/// Empties the output files of an earlier check. They must not pass for the results of this one.
+/// Empties the output files of an earlier check. Otherwise they could be mistaken for results of this check.
 fn empty_old(args: &CheckArgs) -> Result<()> {
     for path in [&args.output, &args.nodelist].into_iter().flatten() {
         refuse_existing(path, args.force)?;

@@ -201,12 +201,12 @@ fn measure(
     let stored = keeper.finish();
     if rank.id() == 0 {
         let is_refused = why_unavailable(&final_attempts(&keeper.records)).is_some();
-        // A table without a figure would only repeat the reason.
+        // If nothing could be measured, the error gives the reason, and a table would only repeat it.
         let shown = match is_refused && job.block.is_none() && job.format == Some(Format::Table) {
             true => Ok(()),
             false => show(job, &in_order_of_plan(job, &points, &keeper.records)),
         };
-        // This is done even if printing failed, because the supervisor could not print the records either.
+        // Empty the backup even if printing failed, because the supervisor could not print the records either.
         keeper.shown();
         shown?;
     }

@@ -23,7 +23,7 @@ use crate::command::env;
 /// Time at the end that is reserved for gathering the verdicts.
 const GATHERING: Duration = Duration::from_secs(2);
 
-/// The processes have this fraction of the remaining time, as a divisor, to find each other.
+/// The processes have the remaining time divided by this number to find each other.
 const JOINING_PART: u32 = 4;
 
 /// Variable that limits how long a process waits for others.
@@ -121,8 +121,8 @@ fn join(
     // A lost host must not end the checks of other hosts.
     options.end_process = false;
     options.close_timeout = GATHERING;
-    // Taken even if a process does not join. Otherwise the launcher would end the other processes and thereby their
-    // checks.
+    // Keep the connection to the launcher even if a process does not join. Otherwise the launcher would end the other
+    // processes and their checks.
     let leave = met.leave;
     let mut rank = Rank::join(met.identity, options).map_err(|failure| failure.error)?;
     let left = clock.left_to_end();
