@@ -21,8 +21,8 @@ pub enum Part {
     Whole,
     /// A step or phase of the record, by index.
     Nth(usize),
-    /// A part of a step or phase, such as the reads of a phase. The indices are that of the step or phase, and that
-    /// within it.
+    /// A part of a step or phase, such as the reads of a phase. The first index is that of the step or phase, the
+    /// second one that of the part within it.
     Inside(usize, usize),
 }
 
@@ -82,7 +82,8 @@ pub trait KindBody: Debug {
         self.options().engine
     }
 
-    /// Returns whether the engine with this name moved a part's bytes. Matters for records with several engines.
+    /// Returns whether the engine with this name moved a part's bytes. Only records with several engines compare the
+    /// names.
     fn is_moved_by(&self, _: Part, _engine: &str) -> bool {
         true
     }
@@ -127,8 +128,8 @@ pub trait KindBody: Debug {
     /// whole record, the time covers all parts.
     fn measured_ns(&self, part: Part) -> u64;
 
-    /// Returns the outcome of a part that can fail or be skipped independently, such as one backend. `None` if the part
-    /// cannot.
+    /// Returns the outcome of a part that can fail or be skipped independently, such as one backend. `None` for a part
+    /// that cannot.
     fn outcome(&self, _: Part) -> Option<&Outcome> {
         None
     }

@@ -10,8 +10,8 @@ pub struct Bound {
     pub what: String,
     /// The bound itself.
     pub bytes_per_s: f64,
-    /// Half width of the bound's 95 % confidence interval (Student's t). The samples are five equal parts of the
-    /// bound's measurement. Absent if the bound is a best value, or was not measured.
+    /// Half width of the bound's 95 % confidence interval (Student's t). Each sample is the rate in one of five equal
+    /// parts of the measurement. Absent if the bound was not measured, or is the best of several values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95_bytes_per_s: Option<f64>,
     /// Nominal speed of the links of the used NICs, if the NICs report it or the user gave it. This speed is then the

@@ -7,7 +7,8 @@ use crate::Record;
 /// Maximum number of ranks in a record's list of CPU losses. The ranks that lost the most are kept.
 pub const CPU_LOSSES_MAX: usize = 16;
 
-/// A loss of more than this fraction is recorded. On any busy machine, threads wait for a CPU for about this long.
+/// A loss is recorded only if it exceeds this fraction. On any busy machine, threads wait for a CPU for up to about
+/// this fraction of their time.
 pub const LOSS_RECORDED: f64 = 0.05;
 
 /// A loss of at least this fraction gets a remark.
@@ -49,7 +50,7 @@ pub struct UsedQuota {
 }
 
 impl CpuLoss {
-    /// Returns an upper limit for the fraction of the threads' time lost to a quota; `None` if no quota was used up.
+    /// Returns an upper limit for the fraction of the threads' time that a quota cost; `None` if no quota was used up.
     pub fn lost_to_quota(&self) -> Option<f64> {
         let quota = self.quota?;
         let most_ns = self.wait_ns.unwrap_or(self.thread_ns).min(self.thread_ns);
@@ -115,13 +116,13 @@ mod tests {
         assert_eq!(
             parts(&loss(Some(490), Some(500))),
             (Some(0.49), Some(0.0)),
-            "the quota explains it"
+            "the quota explains the whole wait"
         );
         assert_eq!(parts(&loss(Some(490), None)), (None, Some(0.49)));
         assert_eq!(
             parts(&loss(Some(700), Some(400))),
             (Some(0.4), Some(0.3)),
-            "both took a part"
+            "the quota and other threads each caused a part of the wait"
         );
         assert_eq!(parts(&loss(None, Some(400))), (Some(0.4), None));
         let crowded = CpuLoss {

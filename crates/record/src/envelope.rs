@@ -41,11 +41,12 @@ pub struct Record {
     pub tonnage: Program,
     /// Measured, skipped or failed.
     pub outcome: Outcome,
-    /// True if the plan allows machines that lack the point's requirements. Skipping the point is then no failure of
-    /// the run.
+    /// True if the plan allows machines that lack the point's requirements. The run then does not fail if this point is
+    /// skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// True if the point was skipped or cut because the time limit of the run had passed. The run has not failed.
+    /// True if the point was skipped or cut short because the run's time limit had passed. The run does not count as
+    /// failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_time: bool,
     /// The requested point, and its results.
@@ -62,7 +63,8 @@ pub struct Record {
     /// Result of a cache-line ping-pong before and after the point. It shows whether the path between two CPUs changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// Upper bound that utilization refers to. Parts with bounds of their own, such as phases, contain these.
+    /// Upper bound that utilization refers to. Parts that have bounds of their own, such as phases, store these bounds
+    /// themselves.
     #[serde(alias = "limit", default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
     /// Counters of the devices that the payload had to cross. Absent if the engine names none, or if the point was not
@@ -156,7 +158,8 @@ pub enum Canary {
         /// Median one-way time after the point.
         after_ns: f64,
         /// True if the two times differ by more than a fifth: the path between the two CPUs changed. On virtual
-        /// machines, the time switches between two such values. The trials show whether the results changed too.
+        /// machines, the time may switch between two values that differ this much. The trials show whether the results
+        /// changed too.
         changed: bool,
     },
     /// The canary could not run.
@@ -169,7 +172,7 @@ pub enum Canary {
 /// If rates and latencies of the trials differ by at most this fraction, the machine is assumed not to have changed.
 const TRIALS_AGREE: f64 = 0.1;
 
-/// A canary that changed around a point. The point's trials disagree or cannot be compared.
+/// A doubt about a point: its canary changed, and its trials disagree or cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CanaryDoubt {
     /// CPUs that exchanged the cache line.
@@ -182,8 +185,8 @@ pub struct CanaryDoubt {
     pub trials_differ_by: Option<f64>,
 }
 
-/// Relative difference between the fastest and the slowest trial. The larger of the differences by rate and by latency.
-/// `None` for fewer than two trials.
+/// Returns the relative difference between the fastest and the slowest trial, by rate or by latency, whichever is
+/// larger. `None` for fewer than two trials.
 fn differ_by(trials: &[Trial]) -> Option<f64> {
     let range = |values: Vec<f64>| {
         let least = values.iter().copied().reduce(f64::min)?;
@@ -245,7 +248,7 @@ impl Record {
         (!agree).then_some(doubt)
     }
 
-    /// Returns the text for a skipped record.
+    /// Returns the words that reports print for a skipped record.
     pub fn skip_reason(&self) -> &'static str {
         if self.out_of_time {
             "out of time"

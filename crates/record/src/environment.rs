@@ -113,7 +113,7 @@ pub struct HostGroup {
     pub hosts: Vec<HostEntry>,
 }
 
-/// One host of a group with the same environment.
+/// One host of a group of hosts that have the same environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEntry {

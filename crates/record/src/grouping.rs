@@ -1,6 +1,6 @@
-//! Groups equal answers of many ranks, so that each answer is listed once.
+//! Groups equal values that many ranks report, so that each value is listed once.
 
-/// Lists each distinct answer with its sources, in order of first appearance.
+/// Lists each distinct value (answer) with all ranks or hosts (sources) that reported it, in order of first appearance.
 pub fn by_answer<S, A: PartialEq>(each: impl Iterator<Item = (S, A)>) -> Vec<(A, Vec<S>)> {
     let mut groups: Vec<(A, Vec<S>)> = Vec::new();
     for (source, answer) in each {

@@ -21,7 +21,7 @@ pub enum LatencyKind {
     Batch,
     /// Half the round trip of a ping-pong in which each side waits for data to arrive.
     OneWay,
-    /// From the time an operation was due to its completion.
+    /// From the time when an operation was due to its completion.
     Response,
     /// One step of setting up a thread's connections.
     Step,

@@ -11,7 +11,7 @@ pub enum Outcome {
     Measured,
     /// The point could not be tried here.
     Skipped {
-        /// The missing requirement, and how to get it.
+        /// The requirement that this machine lacks, and how to get it.
         why: String,
     },
     /// The point was tried and failed.

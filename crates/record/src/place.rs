@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The name of a file, with the identity of the file that it must keep referring to. Checks don't need the writer. If
-/// the file system hangs, only the checking thread is blocked.
+/// A file's name, with the identity of the file to which this name must keep referring. Any thread can check this
+/// without the writer. If the file system hangs, only the checking thread is blocked.
 pub struct RecordPlace {
     path: PathBuf,
     /// Device and inode number of the file.

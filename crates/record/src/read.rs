@@ -163,8 +163,8 @@ pub(super) fn name_too_long(path: &Path) -> Error {
     ))
 }
 
-/// Returns whether exactly this point was measured; with several repetitions, in this repetition. Skipped and failed
-/// points don't count, because they have to be tried again.
+/// Returns whether exactly this point was measured. If there are several repetitions, only this repetition counts.
+/// Skipped and failed points don't count, because they have to be tried again.
 pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u32>) -> bool {
     let mut measured = records.iter().filter(|record| {
         let is_of = |nth: u32| record.repetition.unwrap_or(0) == nth;

@@ -1,4 +1,5 @@
-//! Mean and confidence interval of a figure over trials. Never over the operations of one trial, which are correlated.
+//! Mean and confidence interval of a figure over trials. They are never computed over the operations of one trial,
+//! because these are correlated.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -66,7 +67,8 @@ pub struct Trimmed {
     pub freedom: u32,
 }
 
-/// One value in this many is left out at each end. Of five values, the smallest and the largest are then ignored.
+/// At each end, 1/`TRIMMED_PART` of the values is left out. For example, of five values, the smallest and the largest
+/// are ignored.
 const TRIMMED_PART: usize = 5;
 
 /// Computes a trimmed mean and its standard error, which follows Yuen (1974): it is derived from the winsorized values.

@@ -106,7 +106,7 @@ fn a_file_cut_anywhere_is_resumed() {
     let directory = tempfile::tempdir().unwrap();
     for cut in 0..=whole.len() {
         let path = file_in(&directory, &whole[..cut]);
-        // The record before the cut counts even if only its newline is missing.
+        // If only the newline of a record was cut off, the record still counts as complete.
         let whole_records =
             usize::from(cut + 1 >= line(1).len()) + usize::from(cut + 1 >= whole.len());
         let (records, mut writer) = resume(&path).unwrap();

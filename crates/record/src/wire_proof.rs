@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use tonnage_units::WireKind;
 
-/// Maximum number of devices in the list. Devices with errors, and devices that the payload did not cross, come first.
+/// Maximum number of devices in the list. If there are more, it contains only devices with errors and devices that the
+/// payload did not cross.
 pub const DEVICES_MAX: usize = 256;
 
-/// Counters of the devices from before the warm-up to after the last trial. Other traffic is counted too, so they only
-/// prove that a device carried at least the payload.
+/// Growth of the devices' counters from before the warm-up to after the last trial. Counters include other traffic, so
+/// they only prove that a device carried at least as many bytes as the payload has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireProof {
@@ -21,12 +22,12 @@ pub struct WireProof {
     pub devices_named: u32,
     /// Number of devices that the payload crossed.
     pub devices_crossed: u32,
-    /// The devices. If there are more than 256, only devices that the payload did not cross, or that counted errors,
-    /// drops or retransmits.
+    /// The devices. If there are more than 256, lists only devices that the payload did not cross, and devices that
+    /// counted errors, drops or retransmits.
     pub devices: Vec<DevicePath>,
     /// TCP counters of hosts that move payload through network interfaces.
     pub tcp: Vec<TcpPath>,
-    /// Sentences on the unproven parts; empty if `crossed`.
+    /// Sentences that explain why parts of the proof are missing; empty if `crossed` is true.
     pub why: Vec<String>,
 }
 

@@ -1,9 +1,10 @@
 //! Writes records to a file, one JSON line each, as soon as a point has ended.
 //!
-//! A file of records survives an interrupted run. A line is written with one call. If a line does not fit, its
-//! beginning is removed again; if that fails, it stays as the last and only broken line. The writer notices at the next
-//! record, or at the end, if another process has removed or changed the file. [`RecordPlace`] can check this in
-//! between. A file is locked while it is open, so that only one run writes to it. [`super::read`] reads files.
+//! A file of records survives an interrupted run. A line is written with one call. If only the beginning of a line
+//! fits, this beginning is removed again. If that fails too, it stays at the end of the file, as the only broken line.
+//! The writer notices at the next record, or at the end, if another process has removed or changed the file.
+//! [`RecordPlace`] can check this in between. A file is locked while it is open, so that only one run writes to it.
+//! [`super::read`] reads files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -126,8 +127,8 @@ impl RecordWriter {
         }
     }
 
-    /// Fails if another process has removed, replaced or changed the file. The system reports neither: writing to a
-    /// removed file works while it is open, and so does appending to a changed one.
+    /// Fails if another process has removed, replaced or changed the file. The system does not report these changes: an
+    /// open file can still be written after it was removed, and appended to after it was changed.
     fn check_untouched(&self) -> Result<()> {
         let Sink::File {
             file,
@@ -253,9 +254,9 @@ pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
     Ok((records, RecordWriter::to_file(path, file)?))
 }
 
-/// Checks before measuring whether a results file could be written, without changing anything. The directory must
-/// exist, and the name must not be a directory. Both must be writable, no other run may have the file open, and at
-/// least 1 MiB must be free.
+/// Checks before measuring whether a results file could be written, without changing anything. The directory must exist
+/// and be writable, and the name must not be that of a directory. If the file exists, it must be writable, and no other
+/// run may have it open. At least 1 MiB must be free.
 ///
 /// # Errors
 /// [`Error::Usage`] if the user must choose another name, [`Error::Io`] if the system refuses this one.
@@ -437,7 +438,7 @@ mod tests {
         assert_eq!(read_records(&path).unwrap().records, [sample(1), sample(2)]);
     }
 
-    /// If the target of the link belongs to another user, it must be neither written nor created.
+    /// If a link belongs to another user, its target must be neither written nor created.
     #[test]
     fn a_link_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {

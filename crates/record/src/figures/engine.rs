@@ -36,7 +36,7 @@ pub const ENGINE: &[Figure] = &[
     },
 ];
 
-/// Returns a text from the reports of the engine that moved a row's bytes.
+/// Applies `of` to the reports of the engine that moved a row's bytes, and joins the texts that it returns.
 fn text_of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let own = |engine: &EngineReport| row.body().is_moved_by(row.part, &engine.name);
     text_by_ranks(row.record, |engine| of(engine).filter(|_| own(engine)))
@@ -47,8 +47,8 @@ pub fn transport_of_row(row: &Row<'_>) -> String {
     text_of_row(row, describe_transport)
 }
 
-/// Returns the versions of a row's library, and of the Python that called it, with the ranks that use each. `None` if
-/// all ranks use the same versions.
+/// Returns the versions of a row's library, and of the Python that called it, with the ranks that use each version.
+/// `None` if all ranks use the same versions.
 pub fn different_versions(row: &Row<'_>) -> Option<String> {
     let own = row.record.effective.iter();
     let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
@@ -109,8 +109,8 @@ fn devices(engine: &EngineReport) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// Joins the ranks' answers. If all ranks agree, the text appears once, otherwise each text with its ranks. Empty
-/// without answers.
+/// Joins the texts that `of` returns for the engines of all ranks. If all ranks have the same text, it appears once.
+/// Otherwise, each text appears with its ranks. Empty if there are no texts.
 pub fn text_by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let effective = record.effective.iter();
     let answers = effective.filter_map(|one| Some((one.ranks.as_str(), of(&one.engine)?)));

@@ -18,7 +18,8 @@ pub struct Figure {
     pub computed: &'static str,
     /// Style of the value in tables.
     pub style: Style,
-    /// Which columns stay when a table is too wide: those with the lowest value drop first, of equal ones the last.
+    /// Priority of the column when a table is too wide. Columns with the lowest priority are dropped first. Among
+    /// columns with equal priority, the last one is dropped first.
     pub keep: u8,
     /// Direction of improvement; `None` for options, and for figures that are neither good nor bad.
     pub better: Option<Better>,

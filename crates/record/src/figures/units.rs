@@ -1,6 +1,6 @@
 //! Units of headers, and the other units of the same quantity.
 
-/// A unit, and the factor from the unit of CSV.
+/// A unit, and the factor that converts a value from the unit of CSV to this unit.
 pub type Unit = (&'static str, f64);
 
 pub(crate) const GIBI: f64 = (1u64 << 30) as f64;
@@ -26,7 +26,7 @@ const FAMILIES: &[&[Unit]] = &[
     &[("op/s", 1.0), ("kop/s", 1e-3), ("Mop/s", 1e-6)],
 ];
 
-/// Returns all units of the quantity that this one is a unit of.
+/// Returns all units of the quantity that `unit` measures.
 pub fn units_like(unit: &str) -> Option<&'static [Unit]> {
     let mut families = FAMILIES.iter();
     families
@@ -34,7 +34,7 @@ pub fn units_like(unit: &str) -> Option<&'static [Unit]> {
         .copied()
 }
 
-/// Returns the factor of a unit among these.
+/// Looks up the factor of `unit` in `units`.
 pub fn factor(units: &[Unit], unit: &str) -> Option<f64> {
     let found = units.iter().find(|(name, _)| *name == unit);
     found.map(|(_, factor)| *factor)

@@ -83,7 +83,7 @@ macro_rules! bodies {
                 }
             }
 
-            /// Returns the requested point. Its debug output is compared with that of others.
+            /// Returns the requested point. Callers compare points by their debug output.
             pub fn point(&self) -> &dyn std::fmt::Debug {
                 match self {
                     $(Self::$Kind(body) => &body.point),+

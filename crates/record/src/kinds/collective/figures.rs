@@ -236,8 +236,8 @@ fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&CollectiveSummary) -> T) -> Va
     summary.map(of).into()
 }
 
-/// Returns the largest number of bytes that any rank gives or gets. The first rank, the root and the last rank suffice:
-/// only the root, or the second half of the ranks, can differ from the others.
+/// Returns the largest number of bytes that any rank gives or gets. It looks only at the first rank, the root and the
+/// last rank. All ranks have the same number, except that the root or the second half of the ranks may differ.
 fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     let body = body(row).filter(|body| body.point.op != Collective::Barrier);
     let most = body.map(|body| {

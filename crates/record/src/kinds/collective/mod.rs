@@ -126,11 +126,11 @@ pub struct CollectiveSummary {
     pub latency: Option<Latency>,
     /// Bytes of results that were verified.
     pub verified_bytes: u64,
-    /// Times of individual ranks, in ascending order. With more than 1,024 ranks, only the ranks that most often began
+    /// Times of individual ranks, in rank order. With more than 1,024 ranks, lists only those that most often began
     /// last.
     pub rank_times: Vec<RankCalls>,
-    /// Times of individual groups, in ascending order. With more than 1,024 groups, only the slowest. Empty if all
-    /// ranks form one group.
+    /// Times of individual groups, in the order of their numbers. With more than 1,024 groups, lists only the slowest
+    /// ones. Empty if all ranks form one group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group_times: Vec<GroupTimes>,
 }

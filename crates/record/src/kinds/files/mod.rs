@@ -134,7 +134,7 @@ impl FileBody {
         }
     }
 
-    /// Returns the phase that this part is, or that contains it.
+    /// Returns the phase of a part. If the part lies inside a phase, returns that phase.
     pub fn phase_around(&self, part: Part) -> Option<&PhaseRecord> {
         match part {
             Part::Nth(at) | Part::Inside(at, _) => self.phases.get(at),
@@ -306,7 +306,7 @@ pub struct StonewallFigures {
     pub rank_bytes_max: u64,
     /// `payload_bytes` / time from the start of the first transfer to the stonewall.
     pub bandwidth_bytes_per_s: f64,
-    /// Number of transfers per rank when all ranks had made the same number; absent without wear-out.
+    /// Number of transfers that every rank had made at the end of wear-out; absent without wear-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worn_out_transfers: Option<u64>,
 }
@@ -329,8 +329,8 @@ pub struct CacheState {
     pub bytes: u64,
     /// Bytes among these that were in the page cache before the phase.
     pub resident_bytes: u64,
-    /// How `resident_bytes` was obtained: "cachestat" or "mincore", with "of a sample" if not every piece was queried.
-    /// Otherwise why it is unknown; `resident_bytes` is then 0 and meaningless.
+    /// How `resident_bytes` was obtained: "cachestat" or "mincore", followed by "of a sample" if not every piece was
+    /// queried. If the number is unknown, this is the reason, and `resident_bytes` is 0 and meaningless.
     pub how: String,
     /// True if the state is known on all ranks.
     pub known: bool,

@@ -81,7 +81,7 @@ pub struct StressRow {
     pub window_ns: u64,
     /// CPU time of initiating threads inside the measured intervals.
     pub initiator_cpu_ns: u64,
-    /// Latencies of individual operations. Recorded by transfers with a depth, and by reads in ping-pongs.
+    /// Latencies of individual operations. They come from transfers with a depth, and from reads in ping-pongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 }

@@ -158,7 +158,7 @@ pub(super) fn batch_bytes(point: &TransferPoint) -> Option<u64> {
     batch(point).map(|batch| u64::from(batch) * u64::from(point.slots.size_bytes))
 }
 
-/// Returns the bandwidth of the fastest batch; `None` if several batches use the path at a time.
+/// Returns the bandwidth of the fastest batch; `None` if several batches use the path at the same time.
 pub(super) fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
     let latency = body.summary.as_ref()?.latency.as_ref()?;
     let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;

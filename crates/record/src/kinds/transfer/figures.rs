@@ -328,8 +328,8 @@ fn elements(size_bytes: u32) -> Option<u32> {
 
 impl TypedRecord<'_, TransferBody> {
     /// Returns the fraction of the trials' time in which the initiating threads had a CPU. Initiating threads poll and
-    /// don't sleep, so other threads took the rest. `None` if threads wait for events or share CPUs, or if nothing was
-    /// measured.
+    /// don't sleep, so other threads had the CPU during the rest of the time. `None` if threads wait for events or
+    /// share CPUs, or if nothing was measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
         let sleeps = point.cq == CqMode::Event;

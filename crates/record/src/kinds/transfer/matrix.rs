@@ -20,7 +20,8 @@ const SLOW_FACTOR: f64 = 1.3;
 const SLOW_AGAIN_FACTOR: f64 = 3.0;
 
 /// A rate is slow only if it is this many widths below the median. Normal noise with a known width exceeds this once in
-/// 3 million rates. With a width estimated from about thirty pairs, it does so in a few of a thousand matrices.
+/// 3 million rates. If the width is only estimated, from about thirty pairs, noise exceeds this in a few of a thousand
+/// matrices.
 const SLOW_WIDTHS: f64 = 5.0;
 
 /// Standard deviation of a normal distribution, divided by the distribution's MAD.
@@ -57,7 +58,8 @@ pub struct MatrixVerdict {
     /// Pairs that are slow compared with the other pairs of their ranks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_pairs: Vec<SlowPair>,
-    /// Number of pairs that are not judged. Their ends share a CPU, and these pairs are slow as a group.
+    /// Number of pairs that are not judged, because the two ranks of each pair share a CPU and these pairs are slow as
+    /// a group.
     #[serde(default, skip_serializing_if = "is_none")]
     pub on_one_cpu: u32,
     /// Why slow ranks or pairs cannot be determined; absent if they can.
@@ -257,8 +259,8 @@ fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -
             let known = slow_rank(slow, rank, rate.within_host);
             known.map_or(0.0, |known| known.of_median.ln())
         };
-        // If one rank of the pair is slow, the pair is expected to be as slow as that rank; with two, as the slower
-        // one.
+        // If one rank of the pair is slow, the pair is expected to be as slow as that rank. If both are slow, it is
+        // expected to be as slow as the slower one.
         let expected = of(senders, rate.sender).min(of(receivers, rate.receiver));
         let enough = match expected < 0.0 {
             true => rate.slow.min(-SLOW_AGAIN_FACTOR.ln()),
@@ -341,7 +343,7 @@ fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
     found.map(|(at, (rank, _))| (at, rank))
 }
 
-/// Removes the rates of a marked rank from the counts of both ends.
+/// Removes the rates of a marked rank from the counts of all senders and all receivers.
 fn exclude_rank(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
     for rate in rates {
         for (known, end) in known.iter_mut().zip(ENDS) {

@@ -152,8 +152,8 @@ impl KindBody for TransferBody {
 }
 
 impl TransferBody {
-    /// Returns the number of batches in flight at once: all flows of a round, times the batches that each has in
-    /// flight.
+    /// Returns the number of batches in flight at once: the number of flows in a round, times the batches in flight per
+    /// flow.
     pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles;
         let flows = roles.flow_count() / u64::from(roles.round_count());
@@ -173,9 +173,9 @@ pub struct Trial {
     /// Measured interval: from the aligned start to the last completion or arrival on any rank. It includes the closing
     /// flush and `target_flush_ns`.
     pub window_ns: u64,
-    /// Time in which targets of plain writes flushed data that NICs had written to GPU memory. It is the longest flush
-    /// of each round, on the targets' own clocks, at the end of the measured interval. Absent if no flush was needed or
-    /// made.
+    /// Time in which targets of plain writes flushed data that NICs had written to GPU memory. Only the longest flush
+    /// of each round counts. It is measured on the target's own clock, and is part of the measured interval. Absent if
+    /// no flush was needed or made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_flush_ns: Option<u64>,
     /// Operations completed. A round trip of a ping-pong counts as two.
@@ -259,7 +259,7 @@ pub struct Summary {
     /// Rails and their loads, if threads have several rails.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
-    /// The slowest rail, if its rate was 10 % below its share in every trial.
+    /// The slowest rail, if its rate was more than 10 % below its share in every trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_rail: Option<SlowRail>,
     /// Figures of each direction, if pairs move bytes in both directions.

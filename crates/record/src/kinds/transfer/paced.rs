@@ -16,8 +16,8 @@ pub struct Stall {
     /// Start of the stall, from the aligned start of the trial.
     pub begin_ns: u64,
     /// Longest part of the stall that falls into a single iteration of the initiating thread's loop. If this is most of
-    /// the stall, the loop itself did not run. Its process was stopped, its CPU was taken away, or an engine call took
-    /// that long.
+    /// the stall, the loop itself did not run. Possible reasons are a stopped process, a CPU that ran another thread,
+    /// and an engine call that took this long.
     pub loop_ns: u64,
     /// The initiating rank.
     pub rank: u32,
@@ -125,7 +125,7 @@ fn rate(point: &TransferPoint) -> Option<Rate> {
     }
 }
 
-/// Returns the total over all ranks that initiate at once, from the value of each.
+/// Multiplies a value per initiating rank by the number of ranks that initiate at the same time.
 fn of_all_initiators(point: &TransferPoint, each: f64) -> f64 {
     each * f64::from(point.roles.initiating_at_once())
 }

@@ -68,7 +68,7 @@ fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
     assert!((0.009..0.011).contains(&verdict.slow_pairs[0].of_median));
 }
 
-/// A good sender appears slow when half of its receivers are slow. Slow ranks must therefore be marked first.
+/// Up to half of a good sender's receivers are slow, but the good sender must not be marked.
 #[test]
 fn several_slow_ranks_are_marked_and_no_good_one() {
     for (ranks, slow) in [(5, 2), (7, 3), (6, 2), (16, 7)] {
