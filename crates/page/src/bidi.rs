@@ -1,4 +1,5 @@
-//! Handles text from users that may contain right-to-left characters. These never change the order of surrounding text.
+//! Handles names from users, which may contain right-to-left characters. Such characters never change the order of the
+//! surrounding text.
 
 use maud::{Markup, html};
 

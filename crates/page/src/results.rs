@@ -52,7 +52,7 @@ fn side(record: &Record) -> Option<&'static str> {
     record.side.as_ref().map(|side| side.name.letter())
 }
 
-/// The section's label; without a label, the first parts of its configuration; without these, its number.
+/// Heading of a section: its label, or otherwise the first parts of its configuration, or otherwise its number.
 fn heading(section: &Section, records: &[Record], number: usize) -> String {
     let heading = match (&section.label, section.configuration.as_slice()) {
         (Some(label), _) => label.clone(),
@@ -65,7 +65,7 @@ fn heading(section: &Section, records: &[Record], number: usize) -> String {
     }
 }
 
-/// A result: the word, and a paragraph per line.
+/// Draws a result: one paragraph per line, with the verdict's word before the first line.
 pub(crate) fn result(result: &ReportResult) -> Markup {
     html! {
         @for (at, line) in result.lines.iter().enumerate() {
@@ -95,7 +95,8 @@ fn body(
     }
 }
 
-/// All figures of these records in CSV form. A figure that is equal in all rows takes one line instead of a column.
+/// All figures of these records in CSV form. A figure with the same value in all rows gets one line instead of a
+/// column.
 fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
     let rows: Vec<Row<'_>> = records.iter().flat_map(Row::all_of_record).collect();
     let mut kinds: Vec<&Record> = Vec::new();

@@ -20,7 +20,7 @@ pub(crate) fn compared(
     numbers: &mut Numbers,
     columns: &mut BTreeSet<String>,
 ) -> Markup {
-    // The page has no exit code, so no verdict fails.
+    // The list of verdicts that count as failures is empty, because a page has no exit code.
     let parts = parts(comparison, [&names[0], &names[1]], &[]);
     html! {
         (result(&parts.result))

@@ -50,7 +50,7 @@ pub(crate) enum MarkStyle {
 
 #[derive(Debug, Clone)]
 pub(crate) struct ChartLine {
-    /// Name in the legend; `None` if the legend entry of another line covers this one.
+    /// Name in the legend; `None` if the legend entry of another line stands for this line too.
     pub(crate) name: Option<String>,
     /// Index of the line's colour and mark shape; `None` for a grey line without marks.
     pub(crate) look: Option<usize>,

@@ -103,7 +103,7 @@ fn names(rows: &[&Row<'_>]) -> Vec<String> {
         .zip(rows)
         .map(|(keys, row)| {
             let own = keys.iter().filter(|(key, _)| shared.get(key).is_none());
-            // The keys that follow from the size, such as the footprint, would repeat it.
+            // Drops keys that follow from the size, such as the footprint, because they would only repeat the size.
             let size = keys.get("size");
             let own = own.filter(|(key, value)| {
                 *key == "size" || (*key != "footprint" && Some(*value) != size)
