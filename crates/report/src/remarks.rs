@@ -64,7 +64,7 @@ pub struct GroupedRemark {
 }
 
 impl TableRemarks {
-    /// Groups the remarks of rows with these names.
+    /// Groups equal remarks. `rows` are the names of rows with their remarks.
     pub fn new(rows: &[(String, Vec<Remark>)]) -> Self {
         let all = rows.iter().flat_map(|(_, remarks)| remarks);
         let keys = distinct(all.map(|remark| (remark.word, &remark.short)));

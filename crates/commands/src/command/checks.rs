@@ -298,7 +298,7 @@ pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
         .flatten()
 }
 
-/// Refuses a socket placement together with options that choose CPUs or the memory's node. Either one of the two would
+/// Refuses a socket placement together with options that choose CPUs or the memory's node. Otherwise one of these would
 /// have no effect, or the bytes would not take the requested path.
 pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     let mut places = points

@@ -38,7 +38,7 @@ impl TimeLeft {
         let sum = |points: &[Option<Duration>]| points.iter().flatten().sum::<Duration>();
         let unknown =
             |points: &[Option<Duration>]| points.iter().filter(|it| it.is_none()).count() as u32;
-        // Time beyond the planned times: that of points of unknown length, and the overhead of each point.
+        // Elapsed time that was not planned: the time of points of unknown length, and the overhead of each point.
         let extra = elapsed.saturating_sub(sum(done));
         let of_unknown = match (unknown(ahead), unknown(done)) {
             (0, _) => Duration::ZERO,

@@ -14,7 +14,7 @@ use super::values::{dtype, hosts, range, sweep, translated};
 use super::{check, first_line, foreign, texts};
 use crate::args::Cli;
 
-/// Commands to examine. Other commands have too few options for habits.
+/// Commands to examine. Other commands have few options, so users hardly mistake them for those of other benchmarks.
 const COMMANDS: &[&str] = &[
     "transfer",
     "collective",

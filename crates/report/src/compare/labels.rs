@@ -84,7 +84,7 @@ fn columns(keys: &[String]) -> Vec<String> {
     keys.iter().zip(&short).map(header).collect()
 }
 
-/// Values of these keys, `a → b` if the sides differ.
+/// Values of these keys for a point, as `a → b` if the sides differ.
 fn cells(point: &PointJudgement, keys: &[String]) -> Vec<String> {
     let cell = |key: &String| match point.differing.iter().find(|it| it.key == *key) {
         Some(it) => format!("{} → {}", or_dash(&it.a), or_dash(&it.b)),

@@ -1,6 +1,6 @@
 //! Reports a comparison: the result, a verdict per point, then other differences between the sides.
 //!
-//! | file | what it draws |
+//! | file | content |
 //! | --- | --- |
 //! | this | the page as plain text and as Markdown |
 //! | `result` | the result and its reason |
@@ -59,7 +59,7 @@ names! {
     }
 }
 
-/// Draws a comparison. `names` are the names of the two sides, and `fail_on` the verdicts that make it fail.
+/// Draws a comparison. `names` are the names of the two sides, and `fail_on` the verdicts that make a comparison fail.
 ///
 /// # Errors
 /// If JSON serialization fails.
@@ -97,8 +97,8 @@ pub struct ComparisonTables {
     pub points: Vec<String>,
 }
 
-/// Builds the parts of a comparison. `names` are the names of the two sides, and `fail_on` the verdicts that make it
-/// fail.
+/// Builds the parts of a comparison. `names` are the names of the two sides, and `fail_on` the verdicts that make a
+/// comparison fail.
 pub fn parts(comparison: &Comparison, names: [&str; 2], fail_on: &[FailOn]) -> ComparisonTables {
     let labels = Labels::new(&comparison.points);
     let some = comparison.differences.as_slice();

@@ -68,7 +68,7 @@ fn rows(library: &FabricLibrary) -> Vec<DeviceRow> {
         "registration",
     ])];
     rows.extend(lines.into_iter().map(line));
-    // A single cell, so that these words do not widen the columns above.
+    // The legend is a single cell, so that it does not widen the columns above.
     rows.push(row([
         "depth: operations in flight; copied: largest message whose buffer is free at once; GPUs: takes memory of GPUs",
     ]));

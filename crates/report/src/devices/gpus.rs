@@ -199,7 +199,7 @@ impl Legend {
     }
 
     fn rows(self) -> impl Iterator<Item = DeviceRow> {
-        // A single cell, so that these words do not widen the columns above.
+        // The legend is a single cell, so that it does not widen the columns above.
         let width = self.words.iter().map(|(word, _)| word.chars().count());
         let width = width.max().unwrap_or(0);
         let line =

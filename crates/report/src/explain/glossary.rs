@@ -11,7 +11,7 @@ struct Term {
     elsewhere: &'static str,
 }
 
-/// Explains each term with this word, in lower case, or with this word in other tools.
+/// Explains each term that has this word, in lower case, as its name here or in other tools.
 pub fn explained(word: &str) -> Vec<String> {
     let is_meant = |term: &Term| {
         let mut names = names(term.words).chain(names(term.elsewhere));

@@ -10,7 +10,7 @@ use tonnage_record::{Outcome, Record};
 
 use super::naming::PointNames;
 
-/// A point, or a part of one with its own outcome.
+/// A point, or a part of a point with its own outcome.
 struct Case<'a> {
     row: Row<'a>,
     keys: PointKeys,

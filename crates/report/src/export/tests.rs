@@ -262,7 +262,7 @@ fn metrics_are_refused_by_formats_without_them() {
     }
 }
 
-/// Cells match those of the screen table, and each row has as many as the header.
+/// Each row must have as many cells as the header, and text from records must not become HTML or code.
 #[test]
 fn markdown_has_the_rows_of_the_tables_and_no_markup_of_records() {
     let text = exported(ExportFormat::Markdown, &[all(), hostile()].concat(), &[]);

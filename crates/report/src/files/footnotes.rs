@@ -105,7 +105,7 @@ fn storage_line(record: FileRecord<'_>, storage: &Storage) -> String {
     )
 }
 
-/// Describes the engines, using their reports.
+/// Describes the engines by the facts in their reports.
 fn engine(record: FileRecord<'_>) -> Vec<String> {
     let text = |engine: &EngineReport| {
         let items = items(engine);

@@ -259,7 +259,7 @@ impl Sample {
         self
     }
 
-    /// Changes the envelope last.
+    /// Finishes the record, and then changes its envelope.
     pub fn record_with(self, change: impl FnOnce(&mut Record)) -> Record {
         let mut record = self.record();
         change(&mut record);

@@ -254,7 +254,7 @@ pub fn stonewalled() -> Record {
     )
 }
 
-/// An experiment with a full disk in its second trial, and one that could not start.
+/// An experiment whose disk was full in the second trial, and an experiment that could not start.
 pub fn failed() -> Vec<Record> {
     let mut point = point("posix");
     point.trials = 2;

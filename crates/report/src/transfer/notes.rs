@@ -20,7 +20,7 @@ pub fn remarks(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Table
     TableRemarks::new(&rows.collect::<Vec<_>>())
 }
 
-/// Minimum fraction of the time in which the threads had their CPUs. Below it, a row gets a remark.
+/// A row gets a remark if the threads had their CPUs for less than this fraction of the time.
 pub const CPU_SHARE_LEAST: f64 = 0.9;
 
 /// Remarks on a row.
@@ -455,8 +455,8 @@ mod tests {
             above.starts_with("50 % above its bound: the bound was measured too low"),
             "{above}"
         );
-        // Bandwidth exceeds the bound by slightly more than its own interval, which counts only if the bound has no
-        // interval.
+        // The bandwidth exceeds the bound by slightly more than its own interval. If the bound has an interval of that
+        // width too, the excess must get no note.
         let near = bandwidth.mean - 1.01 * ci95;
         assert!(note_beside(near, None).is_some());
         assert_eq!(note_beside(near, Some(ci95)), None);

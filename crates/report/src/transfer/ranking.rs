@@ -1,4 +1,4 @@
-//! Compares the rows of a table: each row's rate relative to the first, the best row, and the cheapest row that is
+//! Compares the rows of a table: each row's rate relative to the first row, the best row, and the cheapest row that is
 //! equally good.
 //!
 //! Rates are message rates. For rows of equal size, they are equivalent to bandwidth.

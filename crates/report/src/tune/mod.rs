@@ -18,7 +18,7 @@ use crate::{engine, transfer};
 /// Report on a search over options.
 pub struct TuneReport;
 
-/// Figures of the goal. A search has only one.
+/// Figures that can be the goal. A search has only one of them.
 const OF_GOAL: &[&str] = &[
     "tuned_bandwidth_bytes_per_s_mean",
     "tuned_message_rate_per_s_mean",

@@ -52,8 +52,7 @@ fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
     records.iter().flat_map(points).collect()
 }
 
-/// Returns one verified point per backend. If the point failed before any backend was opened, every requested backend
-/// counts as failed.
+/// Returns one verified point per backend. If no backend was opened, every requested backend has the record's outcome.
 fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<VerifiedPoint<'a>> {
     let point = &record.body.point;
     let reduction = point.reduction.map(|reduction| format!("{reduction} of "));

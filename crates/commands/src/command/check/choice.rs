@@ -116,7 +116,7 @@ impl<'a> CheckChoice<'a> {
         };
         let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
         let found = match runs {
-            // All points are repeated this many times, and not only failures.
+            // A launcher's ranks repeat all points, and not only failures, so each repetition has a part of the time.
             Some(runs) => fit_budget(steps, time_s / f64::from(runs), start_s, 0),
             None => fit_budget(steps, time_s, start_s, retests),
         };

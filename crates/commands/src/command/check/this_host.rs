@@ -139,7 +139,7 @@ fn judge_steps(
             break;
         }
         for group in choice::groups(&again) {
-            // If a retest is impossible, the failure stays unconfirmed.
+            // A retest may give no records; the failure is then not confirmed.
             let StepRecords { records: own, .. } = child::measure(task, &group, None, clock)?;
             keep(own, &steps, &mut records);
         }

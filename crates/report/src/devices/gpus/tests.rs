@@ -231,8 +231,8 @@ fn no_line_is_wider_than_the_page() {
     assert!(words.join(" ").contains(&reason), "{page}");
 }
 
-/// If a GPU has links to the host, they are printed instead of the BAR size. Links of unknown number are printed
-/// without one.
+/// If a GPU has links to the host, they are printed instead of the BAR size. If the number of links is unknown, none is
+/// printed.
 #[test]
 fn links_other_than_pci_are_named_as_far_as_known() {
     let mut found = inventory(&machine());
