@@ -20,8 +20,8 @@ use tonnage_units::{Error, Reduce, Result};
 const COUNT: u32 = 50;
 /// Number of sessions of each engine.
 const SESSIONS: u32 = 3;
-/// Largest number of threads that open sessions of each engine. With an engine that keeps mappings of its own, looking
-/// up memory gets slower with the number of threads in the process.
+/// For each engine, the largest number of threads that open sessions. If an engine keeps its own table of mappings,
+/// looking up memory gets slower with each thread in the process.
 const SESSION_THREADS_MAX: [u32; ENGINES.len()] = [1024, 64];
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;

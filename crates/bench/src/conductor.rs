@@ -30,12 +30,12 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::message::truncate_message;
 use tonnage_units::{Error, Nanos, Result};
 
-/// How far a run came.
+/// How a run ended: with or without all its points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunEnd {
     /// Every point has a record.
     Complete,
-    /// The time limit was too short for the rest. The first point without results has a record with the reason.
+    /// The time limit was too short for the remaining points. The first of them has a record with this reason.
     OutOfTime,
 }
 
@@ -98,7 +98,8 @@ fn measure(
     Ok(conductor.end)
 }
 
-/// Why some points of a stretch cannot be opened: from this number of requested bytes on, the error applies.
+/// Points of a stretch that cannot be opened. Each error applies to all points that request at least this number of
+/// bytes.
 type OversizedPoints = Vec<(u64, Error)>;
 
 /// A run in progress.
@@ -117,8 +118,8 @@ impl KindRunner for Conductor<'_> {
     /// Measures one stretch. After a failed point, the open resources are used further only if their state is still
     /// known.
     fn run_points<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
-        // Restores the CPUs of this thread afterwards: threads that libraries start for the next stretch would inherit
-        // them.
+        // Afterwards, restores the set of CPUs that this thread may use. Otherwise threads that libraries start for the
+        // next stretch would inherit the pinned CPU.
         let _cpus = AffinityGuard::save();
         let stretch = points_sharing_resources::<K>(&self.points[self.next..]);
         if let Some(&first) = stretch.first()
@@ -399,7 +400,7 @@ impl Conductor<'_> {
         if rank.why_stopped().is_none() {
             rank.fail(&error);
         }
-        // `fail` reports the error to all ranks. It comes back with the name of this rank.
+        // `fail` reports the error to all ranks, including this one. The reported error names this rank.
         await_first_cause(rank);
         let error = rank.why_stopped().unwrap_or(error);
         // Record first and clean up afterwards: this process is ended soon, even if the cleanup takes longer.
@@ -465,9 +466,9 @@ fn points_sharing_resources<'a, K: Kind>(
 /// Why the trials of a point ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrialsEnd {
-    /// There are enough.
+    /// There are enough trials.
     Enough,
-    /// The time limit was too short for more.
+    /// The time limit was too short for more trials.
     OutOfTime,
 }
 
@@ -538,12 +539,12 @@ mod tests {
     /// Name of a step that fails, and the kind of failure: the point's or the run's.
     type Fails = (&'static str, fn(Error) -> StepFailure);
 
-    /// Notes each step that it takes, calls `look` with it, and fails at the given steps.
+    /// Records the name of each step that is taken, calls `look` with this name, and fails at the given steps.
     struct RecordedSteps<F> {
         taken: Vec<&'static str>,
         fails: &'static [Fails],
         look: F,
-        /// Needed with a time limit.
+        /// The rank that `Steps::rank` returns; only needed with a time limit.
         rank: Option<Rank>,
     }
 

@@ -24,15 +24,15 @@ const CAUSE_MIN: Duration = Duration::from_millis(250);
 pub struct Deadlines {
     /// Between two steps that all ranks take, in addition to the planned time of a step.
     pub step: Duration,
-    /// For a trial of unknown duration, given by its number of operations.
+    /// For a trial that is given by its number of operations, so that its duration is unknown.
     pub operations: Duration,
     /// For a phase on files, which may move as many bytes as a file system holds.
     pub phase: Duration,
     /// Until a completed operation of a peer is visible in this rank's memory.
     pub arrival: Duration,
-    /// For operations without progress, in addition to the time in which a lost rank or host is found. A repaired
-    /// network needs time because it retries at growing intervals. The heartbeat also gets time to report first,
-    /// because it reports the cause.
+    /// For operations without progress, in addition to the time in which a lost rank or host is found. This leaves time
+    /// for a network that was repaired, because networks retry at growing intervals. The heartbeat can also report
+    /// first, and it knows the cause.
     pub stall: Duration,
     /// From an engine's failure until the control channel reports the cause, for example the end of another rank.
     pub cause: Duration,

@@ -48,7 +48,7 @@ pub fn agree<T>(
     agreed.map_err(|error| StepFailure::from_agreed(rank, error))
 }
 
-/// Returns this rank's value if every rank has a value. Otherwise it fails on all ranks.
+/// Returns this rank's value if every rank has a value. Otherwise the call fails on all ranks.
 pub(crate) fn all_or_none<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     all_or_none_within(rank, what, mine, DEADLINES.step)
 }
@@ -71,7 +71,8 @@ fn all_or_none_within<T>(
     })
 }
 
-/// Converts the error of a point to an outcome. A missing resource or time makes it skipped, any other error failed.
+/// Converts the error of a point to an outcome. The outcome is "skipped" if a resource or time was missing, and
+/// "failed" for any other error.
 pub fn outcome(error: &Error) -> Outcome {
     let why = truncate_message(&error.to_string()).into_owned();
     match error {

@@ -93,7 +93,7 @@ fn merge_paths(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     }
 }
 
-/// Merges two lists of ranks, which have the form of records.
+/// Merges two lists of ranks, in the form that records use.
 fn both_names(one: &str, other: &str) -> String {
     let lists = [one, other].into_iter().filter(|list| !list.is_empty());
     let mut ranks: Vec<u32> = lists

@@ -1,5 +1,5 @@
-//! The time limit of a run (`--time-limit`). Rank 0's clock decides: before each point, and after each trial, whether
-//! the next one still fits. A trial of unknown length that does not end in time is stopped by [`TimeLimit::watch`].
+//! The time limit of a run (`--time-limit`). Before each point and after each trial, rank 0's clock decides whether the
+//! next one still fits. A trial of unknown length that does not end in time is stopped by [`TimeLimit::watch`].
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -33,12 +33,12 @@ impl TimeLimit {
         self.limit
     }
 
-    /// Remark for the record of a point that would have taken longer.
+    /// Remark for the record of a point that was cut short by the limit.
     pub fn remark(&self) -> String {
         format!("cut short by the time limit of {}", self.limit)
     }
 
-    /// Whether the rest of the time is too short for something that takes `needed`. All ranks call this together and
+    /// Returns whether the remaining time is too short for a step that takes `needed`. All ranks call this together and
     /// get rank 0's answer.
     pub fn is_too_short(&self, rank: &mut Rank, needed: Duration) -> Result<bool> {
         let mine = (rank.id() == 0).then(|| vec![u8::from(self.left() < needed)]);

@@ -71,8 +71,8 @@ impl CounterWatch<'_> {
         let load = loads.get(&reader.at).copied().unwrap_or_default();
         let deadline = Instant::now() + self.timeout;
         let mut after = self.read();
-        // Counters include headers, so they must eventually reach the whole payload. They may be updated late, so this
-        // waits.
+        // Counters include headers, so they must eventually reach the whole payload. Drivers may update them late, so
+        // this waits for the update.
         let lacks = |after: &Snapshot| !has_carried(&self.moved(&reader.group, after), load, 100);
         while lacks(&after) && Instant::now() < deadline {
             std::thread::sleep(READ_INTERVAL);

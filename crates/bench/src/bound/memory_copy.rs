@@ -91,8 +91,9 @@ pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyRepetition
 const FASTEST: &str = "each copier's fastest method";
 
 /// Ensures that a copier's rates include one for its own choice of method. Each engine chooses a method per worker, so
-/// the sum of these rates is the bound of all workers. Some memories measure no turns of their choice, for example on a
-/// device that shares nothing with other copiers. Then the turns of the copier's fastest method are used.
+/// the sum of these rates is the bound of all workers. Some memories measure no turns with their chosen method, for
+/// example on a device that shares nothing with other copiers. Then the turns with the copier's fastest method are
+/// used.
 pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     if rates.iter().any(|rate| rate.is_choice) {
         return rates;

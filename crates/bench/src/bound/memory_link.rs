@@ -1,10 +1,10 @@
 //! The links that connect devices such as GPUs to the rest of their machines. If NICs move the bytes of a device's
-//! memory, or the bytes are staged through the host, all of them cross the device's link. These links limit the link
-//! and socket bounds. For the same reason, copies inside the device are not measured then, and the links alone are the
-//! bound.
+//! memory, or the bytes are staged through the host, all of them cross the device's link. The speed of these links then
+//! limits the bounds by NIC links and by socket streams. Copies inside a device don't cross its link, so they are not
+//! measured, and the speed of the link alone is the bound.
 //!
-//! `link` handles the links of NICs. If a NIC and a device share a bridge, the bridge's speed is not known here. Only
-//! the device's own link counts.
+//! `link` handles the links of NICs. If a NIC and a device share a bridge, only the device's own link counts, because
+//! the bridge's speed is not known here.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The upper bound of a point's bandwidth. This module selects the kind of bound from the engines of all ranks,
 //! measures it before and after the trials, and determines the result. The measurements are in
 //! [`crate::bound::memory_copy`] and [`crate::bound::socket_stream`]. `link` has the nominal speeds of network links.
-//! `memory_link` has the links of GPUs, for memory that is accessed by NICs or by staging. Links of GPUs limit the link
-//! and socket bounds. If copies are not measured, they are the bound alone.
+//! `memory_link` has the links of GPUs, for memory that is accessed by NICs or by staging. GPU links limit the bounds
+//! by network links and by socket streams. If a bound by copies is not measured, GPU links alone are the bound.
 
 mod link;
 pub mod memory_copy;

@@ -26,8 +26,9 @@ use tonnage_ranks::Rank;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 
-/// Longest time in which bytes are counted, unless round trips are long. At least a third of this time passes uncounted
-/// before. Longer trials suit points with few operations per second, but streams are steady much earlier.
+/// Longest time in which bytes are counted, unless round trips are long. Before that, bytes go uncounted for at least a
+/// third of this time. Trials may be longer, to suit points with few operations per second, but streams are steady much
+/// earlier.
 const TIMED_NS_MAX: u64 = 1_000_000_000;
 
 /// Shortest time in which bytes are counted, so that a delay by the scheduler hardly matters.
@@ -36,10 +37,11 @@ const TIMED_NS_MIN: u64 = 50_000_000;
 /// Time in which bytes are counted, for trials with a given number of operations.
 const TIMED_NS: u64 = 200_000_000;
 
-/// Minimum number of round trips before bytes are counted. Slow start begins with about 14 kB and doubles in each.
+/// Minimum number of round trips before bytes are counted. Slow start begins with about 14 kB and doubles in each round
+/// trip.
 const LEAD_ROUND_TRIPS: u64 = 20;
 
-/// Minimum number of round trips while bytes are counted, so that each part of this time has two.
+/// Minimum number of round trips while bytes are counted, so that each of the five parts of this time has two.
 const TIMED_ROUND_TRIPS: u64 = 10;
 
 /// Longest uncounted time and longest counted time that round trips can require.
@@ -69,7 +71,7 @@ pub struct StreamMeasurement {
     pub streamed: StreamedBytes,
     /// How workers waited while none of their streams could move bytes.
     pub waiting: WaitMethod,
-    /// Number of measurements; this one is the best.
+    /// Number of measurements. This result is the best of them.
     pub measurements: u32,
 }
 

@@ -136,7 +136,8 @@ pub type StepRunner<'a> = &'a mut dyn FnMut(&mut dyn Steps) -> Result<(), StepFa
 /// The steps of a prepared point, in the order in which they are taken. All ranks take each step together. If a step
 /// fails with [`StepFailure::Point`], [`Self::close`] is the next step.
 pub trait Steps {
-    /// Returns this rank, with which the ranks agree whether the time limit leaves time for another trial.
+    /// Returns this rank. The conductor uses it to agree with all other ranks whether the time limit leaves time for
+    /// another trial.
     fn rank(&mut self) -> &mut Rank;
 
     /// Measures the upper bound for the results. The conductor calls this outside the trials.
@@ -149,7 +150,7 @@ pub trait Steps {
         Ok(())
     }
 
-    /// Does the same work as a trial, but it is not timed.
+    /// Does the same work as a trial, without timing it.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         Ok(())
     }
@@ -164,7 +165,8 @@ pub trait Steps {
     /// Returns whether there are enough trials. It must be the same on all ranks.
     fn enough(&mut self) -> Result<bool, StepFailure>;
 
-    /// Time that the point takes after its trials, except for a bound that was measured before them too.
+    /// Returns the time that the point takes after its trials. If a bound was also measured before the trials, its
+    /// measurement is not included.
     fn closing_time(&self) -> Duration {
         Duration::ZERO
     }

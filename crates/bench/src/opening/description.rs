@@ -9,8 +9,8 @@ use tonnage_engine::memory::{BusDevice, MemoryReport};
 use tonnage_engine::{BoundKind, Caps, DeviceMemoryAccess, Domain, EngineReport};
 
 /// Placement of a rank's workers. It differs between the ranks of a host, but ranks with the same index on different
-/// hosts often have the same. [`OpenMessage`] is sent separately, because it is often equal for all ranks of a host. If
-/// both were in one message, no two messages would be equal and could be merged.
+/// hosts often have the same placement. [`OpenMessage`] is sent separately, because it is often equal for all ranks of
+/// a host. If both were in one message, no two messages would be equal, and none could be merged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkerCpus {
     /// CPU of each worker; `None` for a worker that is not pinned.
@@ -74,8 +74,8 @@ pub struct DeviceDescription {
     pub interface: Option<String>,
     /// The device's own name.
     pub name: Option<String>,
-    /// Name of the component that limits this device. It is the same in all processes of a machine. `None` if this is
-    /// true for the device's own name.
+    /// Name of the component that limits this device. It is the same in all processes of a machine. `None` if the
+    /// device's own name is already the same in all processes.
     pub bound_place: Option<String>,
 }
 

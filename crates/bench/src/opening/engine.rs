@@ -357,7 +357,8 @@ fn connect(
     Ok(())
 }
 
-/// Rejects sleeping if the engine has nothing to sleep on. It would only poll, under the name of sleeping.
+/// Rejects sleeping if the engine has nothing to sleep on. Otherwise workers would poll, although the results claim
+/// that they sleep.
 fn check_sleep(workers: &mut [EngineWorker], name: &str) -> Result<()> {
     for worker in workers {
         // A worker without peers need not sleep.

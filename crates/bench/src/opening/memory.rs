@@ -19,7 +19,7 @@ pub(crate) struct SizedBy {
 }
 
 impl SizedBy {
-    /// Returns the value of the option for which memory of `has` bytes, as it is now, would need at most `fits` bytes.
+    /// Returns a smaller value of the option, so that memory that now needs `has` bytes needs at most `fits` bytes.
     fn size_option(self, has: u64, fits: u64) -> u64 {
         let scaled = u128::from(self.bytes) * u128::from(fits) / u128::from(has.max(1));
         // Guards and rounding to pages stay the same with smaller values, so a page is subtracted.
@@ -58,7 +58,7 @@ impl MemorySum {
     }
 }
 
-/// Fails if the memories of all ranks on a machine or in a container exceed the available bytes together. All ranks
+/// Fails if the memories of all ranks on a machine or in a container together exceed the available bytes. All ranks
 /// need the same size. One rank checks, before any rank allocates memory.
 pub(crate) fn check_equal_memory(
     rank: &Rank,
@@ -77,8 +77,8 @@ pub(crate) fn check_equal_memory(
     })
 }
 
-/// Fails if the memories of all ranks on this machine or in this container exceed the available bytes together. One
-/// rank of each checks, and calls `needs` for the sum.
+/// Fails if the memories of all ranks on this machine or in this container together exceed the available bytes. One
+/// rank per machine or container checks, and calls `needs` for the sum.
 pub(super) fn check_available_memory(
     rank: &Rank,
     available: AvailableMemory,
@@ -98,7 +98,7 @@ pub(super) fn check_available_memory(
     Ok(())
 }
 
-/// Fails if the memories of workers exceed the available bytes together.
+/// Fails if the memories of workers together exceed the available bytes.
 fn check_fits(
     place: &str,
     available_bytes: u64,

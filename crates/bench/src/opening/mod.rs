@@ -173,8 +173,9 @@ impl<'a> Requirements<'a> {
 }
 
 impl Requirements<'_> {
-    /// Rejects requirements that the workers of a machine or container cannot meet together. One rank of each checks,
-    /// before any rank allocates memory. Later, memory of other ranks would no longer count as available.
+    /// Rejects requirements that the workers of a machine or container cannot meet together. One rank per machine or
+    /// container checks, before any rank allocates memory. Later, memory of other ranks would no longer count as
+    /// available.
     pub(crate) fn check_host(&self, rank: &Rank, settings: &Settings) -> Result<()> {
         self.check_memory(rank, settings)?;
         let ranks = rank.hosts().ranks_of_container(rank.id());

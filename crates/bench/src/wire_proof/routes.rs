@@ -86,8 +86,8 @@ pub struct Routes {
     pub(super) group_of: Vec<Option<u32>>,
     /// Number of devices in all groups together.
     devices: u32,
-    /// For each network with devices: the ranks that name devices, and one group. The reader of this group also reads
-    /// the TCP counters. It is the first group with an interface.
+    /// For each network with devices: the ranks that name devices, and one group. This group is the first one with an
+    /// interface, and its reader also reads the TCP counters.
     networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)>,
 }
 

@@ -74,8 +74,8 @@ pub fn quiet(options: &mut JoinOptions) {
 
 /// Runs `count` exchanges of each kind on a rank, and opens `sessions` sessions of each of the `engines`. Returns their
 /// costs for this rank; rank 0 also gets those of the last rank. `all_have_read` is called after each reading of the
-/// counters. It may wait until all ranks have read theirs. Otherwise bytes of the next exchange could count with the
-/// last one.
+/// counters. It may wait until all ranks have read theirs. Otherwise bytes of the next exchange could be counted for
+/// the previous one.
 pub fn take(
     rank: &mut Rank,
     count: u32,

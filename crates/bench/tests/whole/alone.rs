@@ -1,5 +1,5 @@
-//! Consecutive rounds don't overlap. If a pair should have the path to itself, it does. Pairs of a round begin only
-//! after those of the previous round have ended.
+//! Consecutive rounds don't overlap. A pair that is meant to have the path to itself really has it. Pairs of a round
+//! begin only after those of the previous round have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -107,7 +107,8 @@ fn each_record_states_the_clock_uncertainty_at_its_point() {
         host.clock_uncertainty_ns
     };
     let mut uncertainties: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
-    // An estimate is older at each point, or new. If it were computed once for all points, the values would be equal.
+    // From each point to the next, an estimate gets older or is renewed. If it were computed once for all points, the
+    // values would be equal.
     uncertainties.dedup();
     assert_eq!(uncertainties.len(), 3, "{uncertainties:?}");
     drop(seen::take());

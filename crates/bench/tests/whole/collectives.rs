@@ -131,7 +131,7 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
 }
 
 /// The late rank begins last in every call, and the other ranks wait for it. The recorded time of a call is therefore
-/// theirs.
+/// that of the other ranks.
 #[test]
 fn a_rank_that_is_late_to_each_call_begins_last_in_all_of_them() {
     let tables =

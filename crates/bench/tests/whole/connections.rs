@@ -202,7 +202,10 @@ fn more_workers_than_queues_are_skipped_with_the_number_that_fits_and_broken_one
         why.contains("no more queue pairs") && why.contains("--threads 3"),
         "{why}"
     );
-    assert!(!why.contains("ulimit -l"), "nothing was pinned: {why}");
+    assert!(
+        !why.contains("ulimit -l"),
+        "no memory was pinned, so its limit is not the cause: {why}"
+    );
     assert!(body.trials.is_empty());
     let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 3), only(&FEW));
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
@@ -233,7 +236,7 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
     let why = why_failed(&records[0]);
     assert!(
         why.contains("rank 1") && why.contains("worn out"),
-        "the cause is named: {why}"
+        "the reason names the rank and the error: {why}"
     );
     assert_eq!(records[1].outcome, Outcome::Measured, "{records:#?}");
 }

@@ -299,7 +299,7 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
             scope.spawn(move || {
                 let text = outcome(2, &lines(lie, verb, pacing, false));
                 // A ping-pong waits for the missing notification, and fails as if the path were cut. Other pacings end
-                // with one arrival too few. The total number varies for a trial at a rate.
+                // with one arrival too few. In a trial at a rate, the total number of operations varies.
                 let missed = if pacing.starts_with("ping-pong") {
                     text.contains("with rank 1 on here has ended for")
                 } else {

@@ -215,8 +215,8 @@ impl Participants<'_> {
         self.names.get(rank as usize).map_or("", String::as_str)
     }
 
-    /// Connects every lane to every target. Also returns the longest round trip to any target. The fastest connection
-    /// to a target estimates its round trip, because connecting takes one round trip.
+    /// Connects every lane to every target. Also returns the longest round trip to any target. Connecting takes one
+    /// round trip, so the shortest connection time to a target is an estimate of the round trip.
     fn connect(
         &self,
         targets: &[u32],

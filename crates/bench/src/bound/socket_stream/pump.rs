@@ -139,8 +139,8 @@ impl Reduce for StreamedBytes {
 
 impl StreamedBytes {
     /// Half width of the rate's confidence interval, from the parts of the counted time. The best of several
-    /// measurements tends to be above its true mean. Therefore the intervals of all `measurements` hold together with
-    /// 95 % (Bonferroni).
+    /// measurements tends to be above its true mean. Therefore the interval is widened, so that the intervals of all
+    /// `measurements` together are right with a probability of 95 % (Bonferroni).
     pub fn ci95_bytes_per_s(&self, measurements: u32) -> Option<f64> {
         let stddev = spread(&self.parts_bytes_per_s).stddev?;
         let quantile = student_t_quantile(

@@ -241,7 +241,7 @@ impl BackendTurn<'_, '_, '_> {
     }
 
     /// Returns the largest number of iterations per run. In place, each iteration continues with the last one's result.
-    /// Its values must stay within the range of their type.
+    /// The values must then stay within the range of their type.
     fn repeats_max(&self) -> Result<u64> {
         if self.in_place() && self.point.refill == Refill::Trial {
             return Ok(self.data()?.repeats_max().max(1));

@@ -98,7 +98,8 @@ impl Kind for CollectiveCalls {
         Ok(all)
     }
 
-    /// If a backend lacks a call, all ranks agree on this before any of them makes the call. The backends stay usable.
+    /// If a backend lacks a call, all ranks agree on this before any of them makes the call. So the backends stay
+    /// usable.
     fn stays_open_after(ended: &Error) -> bool {
         matches!(ended, Error::Unavailable { .. })
     }

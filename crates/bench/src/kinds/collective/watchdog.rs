@@ -17,8 +17,8 @@ const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Value of [`CallProgress`] while this rank makes no call.
 const OUTSIDE: u64 = 0;
 
-/// Number of the call that this rank is in, from 1; 0 between calls. For the watchdog, the timed thread makes only one
-/// plain store per call.
+/// Number of the call that this rank is in, from 1; 0 between calls. All that the watchdog costs the timed thread is
+/// one plain store per call.
 #[derive(Debug, Default)]
 pub struct CallProgress(AtomicU64);
 
@@ -181,7 +181,8 @@ mod tests {
         assert!(error.contains("--timeout 0.2 s"), "{error}");
     }
 
-    /// Each trial makes a single call. The watchdog never checks between two calls, and must not take them for one.
+    /// Each trial makes a single call. The watchdog never happens to check between two calls, and must not mistake two
+    /// calls for one.
     #[test]
     fn first_calls_of_different_trials_are_distinguished() {
         let watched = watched(Some("calls"));

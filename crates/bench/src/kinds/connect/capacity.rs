@@ -176,7 +176,7 @@ impl Descriptors {
     }
 
     /// Rejects more workers than the free descriptors allow, if each worker needs `of_one` descriptors. The suggested
-    /// number leaves one more descriptor per worker. If both ends of a connection connect at once, two connections
+    /// number of workers leaves one spare descriptor per worker: if both ends connect at the same time, two connections
     /// exist until one is given up.
     ///
     /// # Errors
@@ -419,7 +419,10 @@ mod tests {
             message.contains("0 threads fit. Choose fewer --ranks"),
             "{message}"
         );
-        assert!(descriptors.check(0, 1000).is_ok(), "memory needs none");
+        assert!(
+            descriptors.check(0, 1000).is_ok(),
+            "workers that need no descriptors always fit"
+        );
         let boundless = Descriptors {
             most: None,
             ..descriptors

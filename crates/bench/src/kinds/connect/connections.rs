@@ -60,8 +60,8 @@ pub struct Connections {
     worker: u32,
     all: Vec<Connection>,
     begins: usize,
-    /// Sum of three counts: completed operations of this side, answered initiated connections, and accepted connections
-    /// with the peer's byte.
+    /// Sum of three counts: completed operations of this side, initiated connections with an answer, and accepted
+    /// connections with a byte from the peer.
     done: usize,
     answered: usize,
     asked: usize,
@@ -327,7 +327,10 @@ mod tests {
                 ..it
             }]
         };
-        assert!(round(&mut both, unnamed).is_ok(), "the immediate names it");
+        assert!(
+            round(&mut both, unnamed).is_ok(),
+            "the immediate names the sender"
+        );
         // The immediates of posted operations name this worker as the sender.
         assert_eq!(both.post(0, 5, Lane(0)), byte(5, 3, false).imm);
         assert_eq!(both.post(3, 5, Lane(0)), byte(5, 3, true).imm);

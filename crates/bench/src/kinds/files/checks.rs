@@ -1,4 +1,5 @@
-//! Preparations and checks before a phase's clock starts. If one fails, all ranks get the error of the first such rank.
+//! Preparations and checks before a phase's clock starts. If a check fails, all ranks get the error of the first rank
+//! on which it failed.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};

@@ -18,8 +18,8 @@ use tonnage_loops::files::stamp::STAMP_BYTES;
 use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
 
-/// Time for full checks after a failure, over all files of a rank. A process is ended 2 s after the failure and killed
-/// after 4 s. The beginnings of files are checked even later, and also take time.
+/// Longest time for full checks of a rank's files after a failure. It is short, because a process is ended 2 s after
+/// the failure and killed after 4 s. Shorter checks, of only the beginnings of files, follow and also take time.
 const CHECKING_MAX: Duration = Duration::from_millis(500);
 
 /// A file that this run creates.

@@ -99,7 +99,8 @@ impl Steps for OpenExperiment<'_, '_> {
     }
 
     fn bound(&mut self, when: LimitMoment) -> Result<(), StepFailure> {
-        // Streams before the phases would change their conditions: free memory, the device's own cache, and free space.
+        // Streams that run before the phases would change the conditions of the phases: free memory, the device's own
+        // cache, and free space.
         if when == LimitMoment::After && self.experiment.writes() {
             self.measure_streams()?;
         }

@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(entries(&file, 0), [done("a\nb"), long, done("c")]);
         assert_eq!(ledgers[0].entries_of(1), [done("of 1")]);
         assert_eq!(entries(&file, 7), []);
-        // Entries before the clearing must not reappear after new entries.
+        // Entries from before the clearing must not reappear behind new entries.
         ledgers[0].clear();
         assert_eq!(entries(&file, 0), []);
         ledgers[0].add(&done("d"));

@@ -369,9 +369,9 @@ impl ThreadSteps<'_, '_> {
         }
     }
 
-    /// Checks that the opened file is the one that was inspected before, or that the first thread created. The first
-    /// thread also records the file's identity in the ledger. Otherwise another file could take the name unnoticed.
-    /// This takes a statx between two measured intervals, 0.3 us on ext4 and tmpfs.
+    /// Checks that the opened file is the one that was inspected before, or that the first thread created. Otherwise
+    /// another file could take the name unnoticed. The first thread also records the file's identity in the ledger. The
+    /// check costs a statx between two measured intervals, which takes 0.3 us on ext4 and tmpfs.
     fn check_opened(&mut self, worker: &FileWorker) {
         let pending_id = self.shared.pending_id.as_ref().filter(|_| self.index == 0);
         let expected = self

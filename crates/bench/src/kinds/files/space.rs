@@ -275,7 +275,7 @@ mod tests {
             fs::write(path_of(&point, 1, trial), bytes).unwrap();
         }
         fs::write(path_of(&point, 2, 0), [7]).unwrap();
-        // Until blocks are allocated, the system may report fewer, so the files are synced.
+        // Until all blocks are allocated, the system may report fewer blocks, so the files are synced first.
         for trial in [0, 2] {
             let file = fs::File::open(path_of(&point, 1, trial)).unwrap();
             file.sync_all().unwrap();

@@ -130,8 +130,8 @@ impl StampFindings {
         FileKey::of_stamp(*stamp, self.number, at).filter(|_| *stamp != [0; STAMP_BYTES])
     }
 
-    /// Returns whether a sector may have a stamp that the end of a transfer or of the file cut short. Each of its bytes
-    /// is then either zero or the stamp's.
+    /// Returns whether a sector may hold a stamp that was cut short by the end of a transfer or of the file. Each byte
+    /// of the sector is then either zero or equal to that of the stamp.
     fn may_be_cut(&self, sector: &[u8], at: u64) -> bool {
         let stamp = &sector[..sector.len().min(STAMP_BYTES)];
         let Some(key) = self.key else {

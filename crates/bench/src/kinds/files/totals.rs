@@ -15,7 +15,8 @@ use tonnage_units::{Nanos, Reduce};
 /// Number of slowest ranks that are recorded individually.
 const SLOWEST: usize = 8;
 
-/// A rank is an outlier if its transfers took this many times the mean, unless the user sets a threshold.
+/// A rank is an outlier if its transfers took more than this many times the mean time. A threshold from the user
+/// replaces this.
 const OUTLIER_FACTOR: f64 = 1.25;
 
 /// Start and end of a step.

@@ -174,9 +174,9 @@ pub(super) fn completed_is_visible(caps: &Caps) -> [bool; 2] {
     [caps.delivered, caps.delivery_on_request]
 }
 
-/// Returns whether latency samples are meant to include the arrival of the bytes. The samples of a stream don't: a
-/// flush at the end of each trial proves its bandwidth, unless its lanes are released before. Ping-pongs need no such
-/// proof, because the peer answers.
+/// Returns whether latency samples are meant to include the arrival of the bytes. Samples of a stream don't include it.
+/// Instead, a flush at the end of each trial proves that all bytes have arrived, unless lanes are released earlier.
+/// Ping-pongs need no proof, because the peer answers.
 pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     writes

@@ -21,11 +21,12 @@ use tonnage_units::{Error, Result};
 /// most of its depth is unused.
 const DEPTH_SHARE: u64 = 4;
 
-/// In a stream, number of polls without an arrival before a receiver returns fewer credits than 1/`DEPTH_SHARE` of the
-/// depth. It is large, because the sender is busy meanwhile.
+/// After this number of polls without an arrival, the receiver of a stream also returns fewer credits than
+/// 1/`DEPTH_SHARE` of the depth. The number is large, because the sender is busy meanwhile.
 const IDLE_POLLS_STREAM: u32 = 64;
 
-/// The same for other pacings, such as batches, in which the sender may be waiting for exactly these credits.
+/// The same number of polls for other pacings, such as batches. There the sender may be waiting for exactly these
+/// credits.
 const IDLE_POLLS_WAITING: u32 = 2;
 
 /// Creates the flows of `rank` to the ranks in its layout's `out`, in the same order.
@@ -122,7 +123,7 @@ pub(crate) fn is_delivered(point: &TransferPoint, open: &OpenEngine) -> Option<b
     known.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
-/// Returns the same for one device.
+/// Does the same as [`is_delivered`], but for one device.
 fn is_delivered_by_device(
     point: &TransferPoint,
     delivers: [bool; 2],

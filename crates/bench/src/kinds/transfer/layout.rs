@@ -3,9 +3,9 @@
 //!
 //! A worker's memory is a sequence of page-aligned slices of equal length. First come the `out` slices, one per rank
 //! that it initiates to. They are sources of writes and sends, and destinations of reads and of atomic operations'
-//! results. Then come the `into` slices, one per rank that initiates to it. They hold data that this peer writes, reads
-//! or changes, and are destinations of its sends. A slice is as long as a footprint, or as the local slots if these
-//! need more. Initiators that read or use atomics may share one slice of their target.
+//! results. Then come the `into` slices, one per rank that initiates to it. They hold data that this initiator writes,
+//! reads or changes, and are destinations of its sends. A slice is as long as a footprint, or as the local slots if
+//! these need more. Initiators that read or use atomics may share one slice of their target.
 
 use std::ops::Range;
 

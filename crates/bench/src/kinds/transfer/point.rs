@@ -293,9 +293,9 @@ impl Steps for PointLeader<'_, '_> {
     }
 }
 
-/// Returns whether the confidence interval is narrow enough. With a background, it is that of the ratio of median
-/// latencies: the load's rate is not the subject of the measurement, and a paced rate is fixed. Otherwise, it is that
-/// of the message rate.
+/// Returns whether the confidence interval is narrow enough. With a background, this means the interval of the ratio of
+/// median latencies: the measurement is not about the load's rate, and a paced rate is fixed. Otherwise, it means the
+/// interval of the message rate.
 fn narrow_enough(trials: &[Trial], fraction: f64) -> bool {
     let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
     let ratios: Vec<f64> = loads.map(TrialBackground::ratio_p50).collect();

@@ -59,8 +59,8 @@ pub fn rail_totals(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
 }
 
 /// Returns the rail of a worker with the smallest share. A rail is compared only with rails that lead to the same
-/// number of peers. In a stripe, they must also have carried about the same number of bytes; with chunks of a few bytes
-/// they may not. `None` if no two rails are comparable.
+/// number of peers. In a stripe, they must also have carried about the same number of bytes. This may not hold if
+/// chunks have only a few bytes. `None` if no two rails are comparable.
 pub fn least_loaded_rail(
     (rank, worker): (u32, u32),
     use_of_rails: Rails,

@@ -189,8 +189,9 @@ impl PointLeader<'_, '_> {
         let expected = workers.exchange(length, group)?;
         let reports = workers.finish(&schedule, &expected, &mut totals)?;
         if sequence.is_of_trial() {
-            // Verification and the end of the round are in the counts, so they must be in the time too. The wait for
-            // the start is excluded: threads sleep during this wait, so it would hide their losses in the round.
+            // The counts of lost CPU time include verification and the end of the round, so this time must include them
+            // too. It excludes the wait for the start, when threads sleep, because a longer time would hide their
+            // losses in the round.
             let counted_ns = workers.own.driver.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
         }
@@ -236,7 +237,7 @@ fn check_half_without_background(totals: &TrialTotals) -> Result<()> {
 
 impl PointLeader<'_, '_> {
     /// Runs one trial in two halves, one without load and one with load. Every second trial begins with the load, so
-    /// that an effect of the first half on the second hits both equally. Returns the totals of the half with load.
+    /// that the first half's effect on the second one does not favor either. Returns the totals of the half with load.
     pub(super) fn run_trial_in_halves(
         &mut self,
         trial: u64,

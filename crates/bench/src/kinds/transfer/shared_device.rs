@@ -1,5 +1,5 @@
 //! The remark about a device, such as a GPU, that serves the copies of several processes in time slices. `bound`
-//! handles a different consequence: their sum cannot exceed the device's own copy rate.
+//! handles a different consequence: the sum of all copy rates cannot exceed the device's own copy rate.
 
 use std::collections::BTreeMap;
 

@@ -91,7 +91,8 @@ impl FlowNames {
     }
 }
 
-/// Lists peers. If not all of several peers are stuck, one of them is, so the list begins with "one of".
+/// Lists peers. If `all` is false, only one of these peers is known to be stuck, so a list of several begins with "one
+/// of".
 fn list_peers(peers: &[&String], all: bool) -> String {
     let named = peers.iter().take(PEERS_NAMED_MAX);
     let mut named: Vec<String> = named.map(|peer| (*peer).clone()).collect();

@@ -201,7 +201,8 @@ impl Reduce for TrialTotals {
 /// Sums of consecutive rounds, of one rank or merged over several ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SequenceTotals {
-    /// Sum of all rounds but the last, which ran one after the other. Each was merged over its ranks before.
+    /// Sum of all rounds except the last one. These rounds ran one after the other, and each of them was merged over
+    /// its ranks.
     pub(super) rounds: TrialTotals,
     /// This rank's part of the last round, and the verification results of all rounds.
     pub(super) last: TrialTotals,

@@ -16,8 +16,8 @@ use tonnage_loops::loop_progress::LoopProgress;
 /// Number of the warm-up, which is not a trial. Engines may try out alternatives during it.
 pub const WARM_UP: u64 = 0;
 
-/// The background load begins before the measured part, by 1/`LEAD_PART` of the trial, at most 100 ms. Queues are then
-/// full when latencies begin to count.
+/// The background load begins before the measured part, so that queues are full when latencies begin to count. This
+/// lead is 1/`LEAD_PART` of the trial, but at most 100 ms.
 const LEAD_PART: u64 = 5;
 const LEAD_NS_MAX: u64 = 100_000_000;
 
@@ -31,7 +31,7 @@ pub struct WorkerSetup {
     pub names: FlowNames,
     /// True if workers of this rank share CPUs.
     pub yielding: bool,
-    /// Longest time without progress of operations before this is an error.
+    /// Time without progress after which operations count as stalled, which is an error.
     pub patience: Duration,
     /// The workers of this rank that may sleep, for waking them.
     pub sleepers: Arc<Sleepers>,
@@ -54,7 +54,7 @@ pub struct RoundSequence {
     pub length: TrialLength,
     /// True for extra turns outside the trials.
     pub is_extra: bool,
-    /// True if the background load moves too, if there is one.
+    /// True if the point's background load moves too. Has no effect on points without such a load.
     pub is_loaded: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct Schedule {
     pub round: u32,
     /// True for an extra turn outside the trials. Its latencies don't count.
     pub is_extra: bool,
-    /// True if the background load moves too, if there is one.
+    /// True if the point's background load moves too. Has no effect on points without such a load.
     pub is_loaded: bool,
     /// Time from the start of the background load to the start of the measured part.
     pub lead_ns: u64,

@@ -116,9 +116,9 @@ fn arrival_set(initiator: u32, (first, end): (u64, u64)) -> u64 {
     }
 }
 
-/// Checks that a target saw exactly the operations that were sent to it. For write-imms, this includes which operations
-/// arrived and how often. If arrivals are `named`, it includes their initiators. The time of the check grows with the
-/// number of operations, so no rank may wait for bytes meanwhile.
+/// Checks that a target saw exactly the operations that were sent to it. For write-imms, also checks which operations
+/// arrived and how often. If arrivals are `named`, also checks from which initiators they came. The time of the check
+/// grows with the number of operations, so no rank may wait for bytes meanwhile.
 pub fn check_arrivals(
     point: &TransferPoint,
     expected: &ExpectedOperations,
@@ -166,8 +166,8 @@ struct MemorySlice {
     key: (u32, u32),
 }
 
-/// Returns the key of a slice's data: initiator and target. For data that all initiators share, both are the target. No
-/// flow has this key.
+/// Returns the key of a slice's data: initiator and target. For data that all initiators share, both are the target,
+/// because no flow has such a key.
 fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.slots.target_footprint {
         TargetFootprint::Own => (initiator, target),
@@ -178,8 +178,8 @@ fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
 /// An odd constant that gives each worker of a rank a different seed.
 const WORKER_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Returns the seed of a worker's data. All workers of a pair have the same layout, but data of one worker must be
-/// wrong for another.
+/// Returns the seed of a worker's data. All workers of a pair have the same layout, but one worker's data must be found
+/// wrong in another worker's memory.
 pub(super) fn worker_seed(point: &TransferPoint, worker: u32) -> u64 {
     point.slots.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED)
 }

@@ -71,7 +71,8 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
         self.body
     }
 
-    /// Searches until no race of a pass would be repeated with different values of other options.
+    /// Makes passes over the options until no option needs another race. An option needs one if the value of a later
+    /// option has changed since its last race.
     pub fn run(
         &mut self,
         record: &mut Record,

@@ -77,8 +77,8 @@ pub enum Lie {
     Echo,
     /// The target is notified as if the next rank had sent it.
     Stranger,
-    /// No operation before the operation moves any bytes. If each slot has only one operation after that, only the last
-    /// operation on each slot moves.
+    /// No operation before this one moves any bytes. If each slot is then used exactly once more, only the last
+    /// operation on each slot moves its bytes.
     LastVisits,
     /// The operation and the next one exchange their bytes; write-imms exchange their immediates.
     Exchange,

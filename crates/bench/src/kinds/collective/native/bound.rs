@@ -118,7 +118,7 @@ fn copy_stretch(bytes: u64, to: u64) -> CopyRange {
 /// Returns the speed of the slowest link of any rank. `None` if two ranks are on one machine and thus share a link.
 fn slowest_link(open: &OpenNative, stage: &Stage<'_>) -> Option<Bound> {
     let hosts = stage.rank.hosts();
-    // Each rank comes with the lowest rank of its machine.
+    // Pairs each rank with the lowest rank of its machine.
     let mut each = (0u32..).zip(hosts.machines());
     if each.any(|(rank, machine)| rank != *machine) {
         return None;

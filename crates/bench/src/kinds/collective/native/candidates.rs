@@ -11,8 +11,8 @@ use tonnage_units::Result;
 /// Only calls above this size are divided into several messages. For smaller calls, one message is faster than two.
 const CUT_BYTES_MIN: u64 = 64 << 10;
 
-/// Message sizes that compete for larger calls. The smallest is an eighth of a common cache. Slower paths need larger
-/// ones.
+/// Message sizes that compete for larger calls. The smallest size is an eighth of the size of a common cache. Slower
+/// paths need larger messages.
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 /// With more ranks than this, only algorithms with few peers per rank compete.

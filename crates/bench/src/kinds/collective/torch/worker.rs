@@ -89,7 +89,7 @@ pub struct RunOrder {
     pub poison: bool,
 }
 
-/// The worker of this rank. It is killed when this is dropped.
+/// The worker of this rank. When this value is dropped, the worker's process is killed.
 #[derive(Debug)]
 pub struct TorchWorker {
     talk: WorkerConnection,

@@ -1,5 +1,5 @@
-//! The protocol between a rank and its worker: orders, answers, and failures in place of answers. Data is not part of
-//! it, but in memory files.
+//! The protocol between a rank and its worker: orders, answers, and failures in place of answers. Data is not sent by
+//! this protocol: it is in memory files.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

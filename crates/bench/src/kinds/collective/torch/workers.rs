@@ -1,5 +1,5 @@
 //! A backend that consists of the torch workers of all ranks. The data of a whole trial are written before the trial.
-//! Its times and the last result are read after it.
+//! The times of its calls and the last result are read after the trial.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use tonnage_loops::calls::CallSpan;
 /// Number of inputs in the ring. With two, consecutive iterations have different data.
 const SLOTS: u32 = 2;
 
-/// Number of consecutive points with failed workers. After these, workers are not restarted any more.
+/// After this number of consecutive points with failed workers, workers are no longer restarted.
 const LOST_MAX: u32 = 2;
 
 /// Number of bytes per step when an input is copied within the ring.

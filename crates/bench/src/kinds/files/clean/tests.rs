@@ -47,7 +47,7 @@ fn only_files_of_this_run_are_removed() {
     assert!(!own.exists());
 }
 
-/// State of the ledger when a file is removed, and the process that removes it.
+/// Facts about a file that were recorded before its removal, or another process that removes it.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     Nothing,

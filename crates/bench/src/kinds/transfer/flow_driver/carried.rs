@@ -33,7 +33,8 @@ impl FlowDriver<'_> {
         flows.map(|flow| (flow.local_origin, bytes)).collect()
     }
 
-    /// After memory was filled, copies it to where the device's operations access it, if they do so elsewhere.
+    /// Copies this worker's memory, after it was filled, to the memory that the device's own operations access. Does
+    /// nothing if the device runs no operations itself.
     pub(in super::super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried {
@@ -42,7 +43,8 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Copies the bytes that the device has fetched to this worker's memory, so that they can be checked there.
+    /// Copies bytes from the device's memory, where its reads put them, back to this worker's memory. There they can be
+    /// checked.
     pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_memory_ranges();
         if self.assignment.caps.carried && self.assignment.point.op.returns_bytes() {

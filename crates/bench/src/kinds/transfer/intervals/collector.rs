@@ -346,15 +346,15 @@ impl IntervalCollector {
     }
 }
 
-/// Returns the number of intervals in a trial of `window_ns`. A rest shorter than a tenth of an interval belongs to the
-/// last interval.
+/// Returns the number of intervals in a trial of `window_ns`. A remainder shorter than a tenth of an interval belongs
+/// to the last interval.
 fn interval_count(window_ns: u64, interval_ns: u64) -> usize {
     let (whole, tail_ns) = (window_ns / interval_ns, window_ns % interval_ns);
     let count = whole + u64::from(tail_ns * 10 >= interval_ns);
     count.max(1) as usize
 }
 
-/// Shortens the list to `count` intervals. What follows is added to the last of them.
+/// Shortens the list to `count` intervals, and adds the operations of later intervals to the last one kept.
 fn merge_rest_into_last(operations: &mut Vec<u64>, count: usize) {
     let behind: u64 = operations.iter().skip(count).sum();
     operations.resize(count, 0);

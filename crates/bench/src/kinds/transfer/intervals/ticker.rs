@@ -17,7 +17,7 @@ pub(super) struct Tick {
     pub trial: u64,
     /// Number of whole intervals since the aligned start.
     pub passed: u64,
-    /// Number of operations that were completed after these intervals.
+    /// Number of operations that were complete at the end of these intervals.
     pub operations: u64,
     /// Encoded latencies, approximately those of operations since the last tick; empty if there are none.
     pub latencies: Vec<u8>,

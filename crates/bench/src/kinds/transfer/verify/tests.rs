@@ -264,7 +264,7 @@ impl Pair {
             self.memories[source].read(from + at, &mut other).unwrap();
             memory.write(landing + at, &other).unwrap();
             let (_, wrong, elsewhere) = self.check(number, expected);
-            // In a slot that no operation used, the bytes would be wrong elsewhere instead.
+            // Only wrong bytes in a used slot count. In an unused slot, they would count as `elsewhere`.
             found += usize::from(wrong > 0 && elsewhere == 0);
             memory.write(landing + at, &own).unwrap();
         }
@@ -299,7 +299,11 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
         let mut pair = Pair::new(op, Pacing::Stream { depth: 4 });
         let expected = pair.trial(1, 3);
         assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
-        assert_ne!(pair.check(2, &expected).1, 0, "another trial's data");
+        assert_ne!(
+            pair.check(2, &expected).1,
+            0,
+            "data of trial 1 are wrong for trial 2"
+        );
         // A wrong byte is in a used slot, a gap, an unused slot, after the last slot, or in the guard.
         for (offset, wrong) in [
             (0, (24, 1, 0)),
@@ -379,7 +383,11 @@ fn a_shared_footprint_holds_the_targets_own_data() {
         moved.wrong_bytes
     };
     for initiator in [1, 2] {
-        assert_eq!(wrong(initiator), 32, "nothing has come yet");
+        assert_eq!(
+            wrong(initiator),
+            32,
+            "initiator {initiator} has read nothing yet"
+        );
         let mut bytes = [0; 32];
         let from = layouts[0].into_origin_of(initiator as u32).unwrap();
         memories[0].read(from, &mut bytes).unwrap();

@@ -4,8 +4,8 @@
 //! Words begin a trial at 0 and only count up. A fetch-add adds 1. A compare-swap expects the number of its flow's
 //! earlier operations on that word, and replaces it by the next number. Each operation has its own result slot at the
 //! initiator, so that all old values are available after the trial. A word with value `n` must have been incremented
-//! exactly once from each value from 0 to `n` − 1, by any initiator. Initiators report the number of steps in their
-//! answers, and a sum over these steps that does not depend on their order. The sum has 64 bits, so that a wrong set of
+//! exactly once from each value from 0 to `n` − 1, by any initiator. Initiators report how many steps their answers
+//! show, and a sum over these steps that does not depend on their order. The sum has 64 bits, so that a wrong set of
 //! steps passes by chance once in 2^64 cases.
 
 use serde::{Deserialize, Serialize};
@@ -60,7 +60,7 @@ struct OutgoingWords {
     walk: FlowWalk,
     /// Number of operations up to the last report.
     issued: u64,
-    /// First operation since the words were reset for which no old value arrived.
+    /// First operation that got no old value, since the words were last reset.
     unanswered: Option<u64>,
 }
 
