@@ -26,7 +26,7 @@ pub(crate) struct Location<'a> {
     pub(crate) pid_namespace: &'a str,
 }
 
-/// An identifier. The flag is true if it is the host name, used because the identifier is unknown.
+/// An identifier, and a flag. The flag is true if the host name is used in place of an unknown identifier.
 type LocationKey<'a> = (&'a str, bool);
 
 impl<'a> Location<'a> {

@@ -17,7 +17,7 @@ use crate::hosts::machine_name;
 /// other load on the host.
 pub(crate) const EACH_RANK: Duration = Duration::from_millis(30);
 
-/// Returns the CPUs that this process may run on, but no more of them than it may use at once.
+/// Returns the CPUs that this process may run on, limited to the number of CPUs that it may use at once.
 pub(crate) fn own_cpus() -> Vec<u32> {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     let Ok(allowed) = sched_getaffinity(None) else {

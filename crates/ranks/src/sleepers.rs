@@ -1,5 +1,5 @@
-//! Lets threads sleep until their descriptor is readable. Other threads can wake them: because of the control channel,
-//! the end of the run, or on their own behalf. If there are no sleepers, waking only checks an empty list.
+//! Lets threads sleep until their descriptor is readable. Other threads can wake them, for example when a message
+//! arrives on the control channel or the run ends. If there are no sleepers, waking only checks an empty list.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};

@@ -3,8 +3,8 @@
 use crate::RankInfo;
 use crate::tree::shape::ancestors;
 
-/// Computes the lead. It covers the longest round trip to a rank, each node's sends to its children one after the
-/// other, and waking all participating ranks of a host.
+/// Computes the lead. It covers three times: the longest round trip to a rank, the time that nodes take to send to
+/// their children one after the other, and the time to wake all participating ranks of a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartLead {
     longest_rtt_ns: u64,

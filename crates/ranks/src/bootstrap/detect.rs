@@ -72,7 +72,8 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
         identity
     } else if env("RANK").is_some() || has_only_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
-        // A launcher of one process may have started a shell in which the user set these variables.
+        // A launcher of one process may have started a shell in which the user set these variables. So its number is
+        // not compared.
         let others: Vec<&LauncherClaim> = claims
             .iter()
             .filter(|claim| !claim.counts_one_rank())
@@ -101,7 +102,7 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
 }
 
 /// Returns whether WORLD_SIZE is set without RANK, and no launcher provides the rank. Batch scripts export the number
-/// for all ranks, and leave the rank to srun or mpirun.
+/// of ranks, and leave each rank's own number to srun or mpirun.
 fn has_only_world_size(env: Env<'_>, claims: &[LauncherClaim]) -> bool {
     env("WORLD_SIZE").is_some()
         && env("JOB_COMPLETION_INDEX").is_none()

@@ -42,8 +42,8 @@ pub struct JoinOptions {
     pub join_timeout: Duration,
     /// A rank that is silent for this long counts as lost.
     pub heartbeat_timeout: Duration,
-    /// A rank behind a network that is silent for this long counts as lost. It is longer because networks may be
-    /// interrupted.
+    /// A rank behind a network that is silent for this long counts as lost. This time is longer than
+    /// `heartbeat_timeout`, because networks may be interrupted.
     pub network_timeout: Duration,
     /// Time that each additional rank on the same CPU adds to both time-outs.
     pub crowd_timeout: Duration,
@@ -106,7 +106,7 @@ impl JoinOptions {
             cpus: own_cpus(),
             stranger_timeout: Duration::from_secs(5),
             close_timeout: Duration::from_secs(60),
-            // With the time for the last messages on its connections, the process ends within two seconds.
+            // Together with the time for the last messages on its connections, the process ends within two seconds.
             grace: Duration::from_millis(1800),
             fanout: 32,
             end_process: true,

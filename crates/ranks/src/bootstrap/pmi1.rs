@@ -32,8 +32,8 @@ impl Pmi1Client {
         let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
         let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");
         drop(open().map_err(failed)?);
-        // The number may be left over from another launcher, and the descriptor may now be the user's file. So it must
-        // not be written to.
+        // The number may be left over from another launcher, and may now belong to a file of the user. So only a socket
+        // is written to.
         if !tonnage_sys::descriptor::is_socket(fd) {
             return Err(format!(
                 "PMI_FD={fd} is not a connection to a launcher but another open file: is it left over from a launcher \
@@ -264,6 +264,6 @@ mod tests {
         // Closing the server's end would wake a client that waits without a deadline.
         drop((there, answers));
         thread.join().unwrap();
-        assert!(ended.is_ok(), "it waits forever");
+        assert!(ended.is_ok(), "the client waits forever");
     }
 }

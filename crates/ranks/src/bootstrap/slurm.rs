@@ -90,7 +90,7 @@ pub(crate) fn has_pmix(env: Env<'_>) -> bool {
 const ANCESTORS_MAX: usize = 64;
 
 /// Returns whether this step's task was started with this variable. The task is this process or an ancestor. `None` if
-/// it is neither, or cannot be inspected.
+/// the task is not found or cannot be inspected.
 pub(crate) fn task_had_variable(env: Env<'_>, name: &str) -> Option<bool> {
     let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
     let mut pid = std::process::id();

@@ -8,8 +8,9 @@ use super::pmi1::Pmi1Client;
 use tonnage_units::identity::{Exchange, Identity};
 use tonnage_units::{Error, Result};
 
-/// Finalizes the connection to the launcher when dropped. Keep it until the end of the run: meanwhile the launcher
-/// notices a rank that dies. An MPI library loaded in between requires that order, too.
+/// Finalizes the connection to the launcher when dropped. Keep it until the end of the run, because the launcher
+/// notices a dead rank only while the connection exists. An MPI library that is loaded meanwhile must also end before
+/// the connection does.
 #[derive(Debug, Default)]
 pub struct LauncherDisconnect {
     pub(super) _store: Option<LauncherStore>,

@@ -377,7 +377,7 @@ impl Channel {
         }
     }
 
-    /// Returns the events for which a caller waits on this connection.
+    /// Returns the events of this connection that a caller should wait for.
     pub(crate) fn interest(&self) -> Interest<'_> {
         Interest {
             fd: self.stream.as_fd(),

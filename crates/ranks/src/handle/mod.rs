@@ -253,8 +253,8 @@ impl Rank {
         *lock(&self.shared.phase) = (clip_name(text), Instant::now());
     }
 
-    /// Sets a cleanup function for a process that must be ended while its main thread is stuck in a library. It
-    /// replaces an earlier cleanup function.
+    /// Sets the cleanup function that is called if the process must be ended while its main thread is stuck in a
+    /// library. It replaces an earlier cleanup function.
     pub fn set_exit_hook(&self, last_will: impl FnOnce() + Send + 'static) {
         lock(&self.shared.exit_hook).0 = Some(Box::new(last_will));
     }
@@ -316,7 +316,7 @@ impl Rank {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
         let speaks = match self.shared.cause() {
             Some(cause) => reports_end(self.id(), self.parent_is_root, supervised, &cause),
-            // The control thread has not handled the cause yet. It must not report it again later.
+            // The control thread has not handled the cause yet. When it does, it must not report the cause again.
             None => self.id() == 0,
         };
         speaks && self.shared.claim_report()

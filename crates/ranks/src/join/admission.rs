@@ -166,9 +166,9 @@ pub(super) fn admit(
     })
 }
 
-/// Prints a failure to join before the other ranks learn about it. They then end without a message, and a launcher may
-/// kill this process as soon as one rank has ended. If this process may not be ended here, the caller prints the
-/// failure instead.
+/// Prints a failure to join before the other ranks learn about it. When they learn about it, they end without a
+/// message, and a launcher may kill this process as soon as one rank has ended. If this process may not be ended here,
+/// the caller prints the failure instead.
 fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
     let error = with_interrupted_rank(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;

@@ -130,7 +130,7 @@ fn try_connect(
     };
     let mut last = AttemptError::Later("it has no address".into());
     for address in addresses {
-        // Measured before connecting, so that this rank's time is never shorter than the peer's.
+        // The time starts before connecting, so that it is never shorter than the time that the peer measures.
         let begun = Instant::now();
         let left = deadline.saturating_duration_since(begun);
         let timeout = CONNECT.min(left).max(Duration::from_millis(1));

@@ -127,7 +127,7 @@ impl Handshakes {
         self.pending.len() >= self.pending_max
     }
 
-    /// Returns the events for which a caller waits.
+    /// Returns the events that a caller should wait for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         // If there are too many connections, new ones wait in the kernel's queue until silent ones time out.
         let newcomers = (!self.is_full()).then(|| Interest::read(&self.listener));
@@ -137,7 +137,7 @@ impl Handshakes {
             .chain(newcomers)
     }
 
-    /// Returns when the next connection times out.
+    /// Returns the time at which the next connection times out.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
         let full = self.is_full();
         let time = |pending: &UnauthenticatedConnection| {

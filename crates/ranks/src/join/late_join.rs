@@ -31,18 +31,18 @@ impl LateJoinListener {
         }
     }
 
-    /// Returns the events for which a caller waits.
+    /// Returns the events that a caller should wait for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.handshakes.interests()
     }
 
-    /// Returns when the next connection times out.
+    /// Returns the time at which the next connection times out.
     pub(crate) fn next_handshake_expiry(&self) -> Option<Instant> {
         self.handshakes.next_expiry()
     }
 
-    /// Tells each late process that has introduced itself why it cannot join any more. `table` has the ranks of the
-    /// run.
+    /// Sends the reason why it cannot join any more to each late process that has introduced itself. `table` has the
+    /// ranks of the run.
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {

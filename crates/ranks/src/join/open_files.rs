@@ -153,7 +153,7 @@ mod tests {
                 "at most 44 ranks",
             ],
         );
-        // The number of ranks in the message is right: 43 other ranks need 21 more files.
+        // The number of ranks in the message is right: 21 other files and connections to 43 other ranks make 64 files.
         let own = 120 - 99u64;
         let allowed = |others| check_limits(Some(64), Some(64), own + others, 0);
         assert_eq!(allowed(43), Allowance::Enough);

@@ -65,7 +65,7 @@ impl Refusals {
         let is_first = self.tallies.iter().all(|tally| tally.count == 0);
         let tally = &mut self.tallies[refusal.kind()];
         tally.count += 1;
-        // One address more than the named ones is kept, to show that there are more.
+        // One more address is kept than messages name, so that a message can show that there are more.
         if tally.from.len() <= NAMED_MAX {
             tally.from.insert(from.to_canonical());
         }

@@ -23,7 +23,7 @@ impl WaitNotice {
         }
     }
 
-    /// Returns when to call [`Self::print_if_due`] next.
+    /// Returns the time at which [`Self::print_if_due`] must be called next.
     pub(super) fn due(&self) -> Instant {
         self.next.min(self.deadline)
     }

@@ -23,8 +23,8 @@ use crate::join::address::loopback_listener;
 use crate::shared_cpu_time::extra_time_here;
 use tonnage_units::{Error, Result};
 
-/// Variable with the PID of the process that starts this program for each of several runs. Each run ends with that
-/// process.
+/// Variable with the PID of the process that runs this program several times, once for each run. Each run ends when
+/// that process ends.
 pub const TURN_PARENT: &str = "TONNAGE_TURN_PARENT";
 
 /// Processes on this host, as children of this one.
@@ -148,8 +148,8 @@ pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
     let parent = if env("TONNAGE_RANK").is_some() {
         env("TONNAGE_PARENT")
     } else {
-        // If a script is between this process and the one in the variable, this process must not end with the script.
-        // It notices at its next record that the process in the variable has ended.
+        // There may be a script between this process and the process that the variable names. This process must not
+        // end with the script. It notices at its next record that the named process has ended.
         env(TURN_PARENT).filter(|parent| parent_identity().as_ref() == Some(parent))
     };
     parent.map_or(Ok(()), |parent| end_with_parent(&parent))

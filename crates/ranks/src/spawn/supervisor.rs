@@ -188,7 +188,7 @@ impl<S: RankProcesses> Supervisor<S> {
         let excused = now.duration_since(self.looked) > 2 * LOOK;
         self.looked = now;
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
-            // Whether a rank was stopped when it was killed is kept for the report.
+            // If a rank was stopped when it was killed, its stopped state is kept for the report.
             if rank.ended.is_some() || rank.put_down.is_some() {
                 continue;
             }
@@ -199,7 +199,7 @@ impl<S: RankProcesses> Supervisor<S> {
         }
     }
 
-    /// Returns when all remaining ranks are to be killed; `None` if there is no reason to kill them.
+    /// Returns the time at which all remaining ranks must be killed; `None` if there is no reason to kill them.
     fn all_end_deadline(&self) -> Option<Instant> {
         let ending = self.ending_since.map(|since| since + self.end_timeout);
         let patience = self.heartbeat_timeout + STOPPED_FOUND_TIMEOUT;
@@ -207,7 +207,8 @@ impl<S: RankProcesses> Supervisor<S> {
         stopped.chain(ending).min()
     }
 
-    /// Returns the time at which a stopped rank is killed. In an ending run it is killed earlier than the other ranks.
+    /// Returns the time at which a stopped rank must be killed, because the run is ending. It is earlier than the time
+    /// for the other ranks.
     fn stopped_deadline(&self, stopped: StoppedRank) -> Option<Instant> {
         let ending = self.ending_since?;
         Some(ending.max(stopped.since) + STOPPED_END_TIMEOUT)
@@ -268,7 +269,8 @@ impl<S: RankProcesses> Supervisor<S> {
     }
 
     /// Reports the ranks that were killed by other processes, or else the ranks that the supervisor had to kill. It
-    /// does so only if rank 0 did not report them, because it was killed, was stuck, or did not notice.
+    /// reports nothing if rank 0 has reported these ranks. Rank 0 may have been killed or stuck, or may have noticed
+    /// nothing.
     fn report(&self) {
         let root = self.ranks.first();
         let root_told = root.is_some_and(|root| root.code().is_some_and(|code| code != 0));

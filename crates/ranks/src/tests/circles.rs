@@ -66,7 +66,7 @@ fn a_circle_may_be_of_all() {
 }
 
 /// Rank 41 enters a collective, but the other member, rank 40, does not. The other ranks are asked, but none of them
-/// may be blamed. They are more than a message describes individually.
+/// may be blamed. There are more of them than a message describes individually.
 #[test]
 fn a_rank_missing_in_a_group_is_named() {
     for error in run(48, |mut rank| {
@@ -85,7 +85,7 @@ fn a_rank_missing_in_a_group_is_named() {
     }
 }
 
-/// A rank that is lost while two others are in a collective also ends the wait of ranks with later collectives.
+/// If a rank is lost while two ranks are in a collective, ranks that wait in later collectives also stop waiting.
 #[test]
 fn ranks_waiting_for_their_turn_learn_of_a_lost_rank() {
     for error in run(7, |mut rank| {

@@ -26,7 +26,7 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
         let later = rank.barrier("later", SOON).unwrap_err();
         assert_eq!(later.to_string(), error.to_string());
         assert_eq!(rank.claims_report(), rank.id() == 0);
-        assert!(!rank.claims_report(), "it is reported once");
+        assert!(!rank.claims_report(), "the report is claimed only once");
         Some((error.to_string(), now))
     });
     let when = when.recv().unwrap();

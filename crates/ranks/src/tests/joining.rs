@@ -30,8 +30,8 @@ fn missing_ranks_are_listed() {
     }
 }
 
-/// If rank 0 has ended, the other ranks must not wait for it. They can tell, because the supervisor listens before any
-/// rank starts.
+/// If rank 0 has ended, the other ranks must not wait for it. They notice its end, because the supervisor listens
+/// before any rank starts.
 #[test]
 fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     let (listener, address) = door();
@@ -43,8 +43,8 @@ fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
-/// Only rank 0 and the refused rank may report the difference. The refused rank does, because its user may have another
-/// terminal.
+/// Only rank 0 and the refused rank may report why that rank was refused. The refused rank reports it too, because its
+/// user may have another terminal.
 #[test]
 fn another_plan_is_reported_only_by_rank_0_and_the_refused_rank() {
     for order in [[1, 2], [2, 1]] {
@@ -53,8 +53,8 @@ fn another_plan_is_reported_only_by_rank_0_and_the_refused_rank() {
     }
 }
 
-/// Runs three ranks. Rank 2 does not fit, and ranks 1 and 2 arrive in this order. Returns whether each leaves the
-/// report to other ranks.
+/// Runs three ranks. Rank 2 does not fit, and ranks 1 and 2 arrive in this order. Returns, for each rank, whether it
+/// leaves the report to other ranks.
 fn told_of_rank_2(order: [u32; 2]) -> [bool; 3] {
     let (listener, address) = door();
     let join = |rank: u32, listener: Option<TcpListener>| {
@@ -112,12 +112,12 @@ fn a_late_process_gets_the_reason_why_it_cannot_join() {
         let one = one.join().unwrap();
         let begun = Instant::now();
         let failure = join(1, 2, None).unwrap_err();
-        assert!(!failure.is_told, "rank 0 does not say it");
+        assert!(!failure.is_told, "rank 0 does not report it");
         let says_rank_1 = failure.error.to_string();
         let wanted = "says that it is rank 1, but so does process";
         assert!(says_rank_1.contains(wanted), "{says_rank_1}");
         let failure = join(2, 3, None).unwrap_err();
-        assert!(!failure.is_told, "rank 0 does not say it");
+        assert!(!failure.is_told, "rank 0 does not report it");
         let of_another = failure.error.to_string();
         assert!(of_another.contains("expects 3 ranks"), "{of_another}");
         let took = begun.elapsed();

@@ -258,7 +258,10 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
                 }
                 sleep(Duration::from_millis(100));
             }
-            assert!(first.is_none() || known_ns(&rank) > first, "asked again");
+            assert!(
+                first.is_none() || known_ns(&rank) > first,
+                "the parent was asked again"
+            );
             rank.close().unwrap();
             offset
         },

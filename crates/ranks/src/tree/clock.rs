@@ -17,8 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::{ClockBase, MessageHead};
 
-/// Number of round trips before the first estimate. The second number applies if the names say that the clocks are the
-/// same.
+/// Number of round trips before the first estimate. The second constant is for two clocks with the same name.
 const SAMPLES: u32 = 16;
 const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
@@ -310,7 +309,10 @@ mod tests {
             sync.add_answer(answer(2000 + at, 1010 + at, 2040 + at));
         }
         let now_ns = 2039 + u64::from(SAMPLES) - 1;
-        assert!(sync.result(now_ns).is_none(), "the parent's is missing");
+        assert!(
+            sync.result(now_ns).is_none(),
+            "the parent's estimate is missing"
+        );
         sync.set_parent_base(base(-5000, 7), now_ns);
         let result = sync.result(now_ns).unwrap();
         let expected = ClockOffset {

@@ -388,7 +388,7 @@ mod tests {
             .unwrap();
         let (from_one, from_two) = (from_one.unwrap(), from_two.unwrap());
         assert!(!from_one.has_all && !from_two.has_all);
-        assert!(!one.has_entered(few.call), "it does not take part");
+        assert!(!one.has_entered(few.call), "node 1 is not a member");
         let first = root.add_child_part(few.clone(), (0, &place(1)), from_one.payload);
         assert!(first.unwrap().is_none());
         let all = root.add_child_part(few.clone(), (1, &place(2)), from_two.payload);

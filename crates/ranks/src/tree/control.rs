@@ -282,8 +282,8 @@ impl ControlThread {
         }
     }
 
-    /// Returns the PIDs of the other ranks in this PID namespace. Until all ranks are known, it returns only those of
-    /// ranks that are or were connected to this one.
+    /// Returns the PIDs of the other ranks in this PID namespace. Until all ranks are known, it returns only the PIDs
+    /// of ranks that are or were connected to this rank.
     fn pids_of_host(&self, node: &TreeNode) -> Vec<u32> {
         let me = &node.settings.me;
         let of = |infos: &mut dyn Iterator<Item = &RankInfo>| {
@@ -310,8 +310,8 @@ impl ControlThread {
         }
     }
 
-    /// Reports a failure of rank 0 in rank 0's place, unless rank 0 confirms that it knows. Such a failure is found by
-    /// other ranks: they agree on it, or their engine loses rank 0 before the control channel does.
+    /// Reports a failure of rank 0 in rank 0's place, unless rank 0 confirms that it knows of the failure. Other ranks
+    /// can find such a failure: they agree on it, or their engine loses rank 0 before the control channel does.
     fn report_for_root(&self, node: &mut TreeNode) {
         let Some(cause @ EndCause::Rank { rank: 0, .. }) = self.shared.cause() else {
             return;

@@ -25,7 +25,7 @@ pub(crate) struct InquiryAnswers {
     heard: RankSet,
     /// Ranks that have answered and are members of the collective, but have not entered it.
     absent: RankSet,
-    /// Phases of the first absent ranks, and for how many milliseconds they have been in them.
+    /// For each of the first absent ranks: its phase, and the milliseconds that it has spent in that phase.
     doing: BTreeMap<u32, (String, u64)>,
 }
 
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Returns the merged answers of these ranks. Each is given with whether it has entered the collective.
+    /// Returns the merged answers of these ranks. Each rank comes with a flag: whether it has entered the collective.
     fn answers(all: &[(u32, bool)]) -> InquiryAnswers {
         let mut merged = InquiryAnswers::default();
         for &(rank, entered) in all {

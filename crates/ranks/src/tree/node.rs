@@ -202,7 +202,7 @@ impl TreeNode {
         }
     }
 
-    /// Returns when periodic work is due next.
+    /// Returns the time at which periodic work is due next.
     pub(crate) fn next_deadline(&self, now: Instant) -> Instant {
         if let Some(aborted) = self.aborted {
             return now + (aborted + self.settings.grace).saturating_duration_since(now);
@@ -326,7 +326,7 @@ impl TreeNode {
             }
             let last_sent = link.last_sent;
             if self.is_silent(index, now) {
-                // Messages may have arrived that the main thread has not read yet, so this reads them first.
+                // Messages may have arrived that the main thread has not read yet, so they are read first.
                 self.receive_from(index, true);
                 if self.is_silent(index, now) {
                     self.abort_for_silence(index, now);

@@ -39,8 +39,8 @@ impl NodeHandle {
         }
     }
 
-    /// Runs `act` on the node. If this ends the run or starts an inquiry, wakes the control thread, which has work
-    /// then.
+    /// Runs `act` on the node. If this ends the run or starts an inquiry, wakes the control thread, because that thread
+    /// then has work.
     fn with_node(&self, act: impl FnOnce(&mut TreeNode)) {
         let mut node = lock(&self.node);
         act(&mut node);

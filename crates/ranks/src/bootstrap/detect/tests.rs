@@ -72,7 +72,7 @@ fn master(host: &str, port: u16, source: AddressSource) -> Meeting {
     }
 }
 
-/// Returns the meeting of a process that these variables make rank 1 of 2, according to `source`.
+/// Returns the meeting of a process. These variables and this `source` must make the process rank 1 of 2.
 fn meeting_of(words: &str, source: &str) -> Meeting {
     let identity = seen(words).unwrap().unwrap();
     assert_eq!((identity.rank, identity.size), (1, 2), "{words}");
@@ -249,7 +249,7 @@ fn an_srun_inside_mpirun_is_not_hidden() {
     let me = std::process::id().to_string();
     let one = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1";
     // Either this process is the task itself, or the task is unknown. One rank in each of two tasks would mean two
-    // runs, so both are refused.
+    // runs, so both cases are refused.
     for task in [&*me, "4194999", "x"] {
         let error = seen(&format!("{one} SLURM_TASK_PID={task} srun")).unwrap_err();
         says(

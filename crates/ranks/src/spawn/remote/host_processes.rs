@@ -22,7 +22,7 @@ const LAST_LINES: Duration = Duration::from_millis(1500);
 /// Longest time between two checks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Number of lines of standard output that are kept per process: the last ones.
+/// Number of lines of standard output to keep per process. The last ones are kept.
 const LINES_MAX: usize = 8;
 
 /// Everything that the processes need to start.

@@ -118,8 +118,8 @@ impl RemoteHosts {
         })
     }
 
-    /// Starts connections up to the limit, and gives up hosts that took too long. Returns whether it is still open for
-    /// some host whether it gets an agent.
+    /// Starts connections up to the limit, and gives up hosts that took too long. Returns true while it is not yet
+    /// decided for some host whether it has an agent.
     pub(super) fn connect(&mut self) -> Result<bool> {
         let waited = self.since.elapsed();
         let within = self.settings.answer_within;

@@ -1,4 +1,4 @@
-//! Requests to the agents, which find the ranks' meeting place, descriptions of hosts, and the offsets of their clocks.
+//! Requests to the agents. They find the ranks' meeting place, describe hosts, and measure the offsets of clocks.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

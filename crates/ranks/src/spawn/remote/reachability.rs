@@ -27,7 +27,7 @@ pub(super) struct ReachabilityListeners {
 }
 
 impl ReachabilityListeners {
-    /// Listens on those of the addresses on which it is possible.
+    /// Listens on each of these addresses on which listening is possible.
     pub(super) fn listen(addresses: &[IpAddr], port: u16, token: &str) -> Result<Self> {
         let over = Arc::new(AtomicBool::new(false));
         let mut listeners = Vec::new();
@@ -95,7 +95,7 @@ fn answer_attempts(listener: TcpListener, token: &str, over: &AtomicBool) -> Opt
     Some(listener)
 }
 
-/// Connects to all addresses at once. Returns why each was not reached; `None` if it was.
+/// Connects to all addresses at once. Returns, for each, why it was not reached; `None` if it was reached.
 pub(super) fn try_to_reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
     std::thread::scope(|scope| {
         let start = |&address: &SocketAddr| {
