@@ -82,7 +82,7 @@ pub struct CudaGpu {
 #[derive(Debug, Default)]
 pub(super) struct DriverAnswer {
     pub(super) gpus: Vec<CudaGpu>,
-    /// For each ordered pair: the indices of both GPUs in `gpus`, and the access of the first one to memory of the second.
+    /// For each ordered pair: the indices of both GPUs in `gpus`, and the first one's access to memory of the second.
     access: Vec<([usize; 2], PeerAccess)>,
 }
 
