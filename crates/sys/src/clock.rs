@@ -125,7 +125,7 @@ impl Clock {
         }
     }
 
-    /// Makes a clock with a calibration error of this many parts per million, for tests of code that must follow it.
+    /// Makes a clock with a calibration error of this many parts per million, for tests of code that must correct it.
     #[doc(hidden)]
     pub fn misjudged(parts_per_million: i32) -> Self {
         let clock = Self::new();
@@ -307,8 +307,9 @@ fn rate(ns: u64, ticks: u64) -> u64 {
     u64::try_from(exact).unwrap_or(u64::MAX).max(1)
 }
 
-/// Maximum rate change that the kernel applies to `CLOCK_MONOTONIC` at present, in parts per 10^9: frequency, tick
-/// length and remaining offset, as `adjtimex` reports them. If the call fails, 500 ppm, the maximum slew of `ntpd`.
+/// Maximum rate change that the kernel applies to `CLOCK_MONOTONIC` at present, in parts per 10^9. It is the sum of
+/// frequency, tick length and remaining offset, as `adjtimex` reports them. If that call fails, the result is 500 ppm,
+/// the maximum slew of `ntpd`.
 pub fn slew_ppb_max() -> u64 {
     let Some(clock) = timex(0) else {
         return NTP_SLEW_PPB;
@@ -453,7 +454,7 @@ mod tests {
             last = now;
         }
         clock.check().unwrap();
-        assert!(off_ns(&clock) < 20_000, "from CLOCK_MONOTONIC");
+        assert!(off_ns(&clock) < 20_000, "too far from CLOCK_MONOTONIC");
     }
 
     #[test]
@@ -494,7 +495,7 @@ mod tests {
         }
     }
 
-    /// The calibration of `clock` for a counter that has jumped by `ticks` since.
+    /// Returns the calibration of `clock`, changed as if the counter had jumped by `ticks` afterwards.
     fn jumped(clock: &Clock, ticks: i64) -> Calibration {
         let known = clock.calibration;
         Calibration {
@@ -542,7 +543,11 @@ mod tests {
             calibration.fault(&before, &now, 0)
         };
         assert_eq!(fault(1_000_000_000, 1_000_500_000), None, "500 ppm");
-        assert_eq!(fault(1_000, 2_200), None, "within the time of reading them");
+        assert_eq!(
+            fault(1_000, 2_200),
+            None,
+            "less than reading the clocks takes"
+        );
         let slewed = fault(1_083_333_000, 1_000_000_000).unwrap();
         assert!(
             slewed.to_string().contains("83.3ms within 1.1s"),
@@ -569,6 +574,6 @@ mod tests {
         assert_eq!(slew_ppb(&clock, false), 125_000);
         clock.status = 0;
         assert_eq!(slew_ppb(&clock, false), 125_000_000, "microseconds");
-        assert!(slew_ppb_max() <= 200_000_000, "of this host");
+        assert!(slew_ppb_max() <= 200_000_000, "this host's slew");
     }
 }

@@ -1,7 +1,7 @@
 //! Open files that this process inherited, known only by descriptor number.
 //!
 //! To take ownership of a descriptor, nothing else may close it. This cannot be guaranteed for an inherited number, so
-//! these functions own copies.
+//! these functions copy the descriptor and take ownership of the copy.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -75,8 +75,8 @@ impl SharedLibrary {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
-    /// Loads `name` so that its symbols are visible to all libraries loaded later. The own parts of some libraries
-    /// depend on that.
+    /// Loads `name` so that its symbols are visible to all libraries loaded later. Some libraries need that to load
+    /// their own parts.
     ///
     /// # Errors
     /// The loader's own message, which names the file.

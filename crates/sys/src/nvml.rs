@@ -44,8 +44,8 @@ const FIELD_C2C_SPEED: c_uint = 172;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`.
 const VALUE_UNSIGNED: c_uint = 1;
 
-/// More links than any GPU has. NVML rejects the number of a link that does not exist, but it may also reject an
-/// existing link. Therefore all numbers are tried.
+/// Number of links to query, more than any GPU has. NVML rejects the number of a link that does not exist, but it may
+/// also reject an existing link. Therefore all numbers are tried.
 const LINKS_MAX: u32 = 64;
 /// Buffer size for names and identifiers (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
 const TEXT_BYTES: usize = 96;

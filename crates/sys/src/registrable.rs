@@ -103,7 +103,7 @@ impl RegisteredMemory {
         }
     }
 
-    /// Returns the memory to keep after its registration is removed; `None` if only its file kept it.
+    /// Returns the memory to keep after its registration is removed; `None` if only the file kept the memory alive.
     pub(crate) fn without_file(self) -> Option<Self> {
         match self {
             Self::Host(_) => Some(self),

@@ -100,8 +100,8 @@ impl CudaContext {
         })
     }
 
-    /// Rejects a context of another library. Handles, GPU numbers and addresses are valid in one library only, and the
-    /// other would treat an unknown address as host memory.
+    /// Rejects a context of another library. Handles, GPU numbers and addresses are valid in one library only. Any
+    /// other library would treat an unknown address as host memory.
     ///
     /// # Errors
     /// `OtherDriver`.
@@ -115,7 +115,7 @@ impl CudaContext {
         })
     }
 
-    /// Makes the error for a stream of this context that was handed memory of another context.
+    /// Makes the error for a stream of this context that was given memory of another context.
     pub(super) fn other_gpu(&self, memory: &Self) -> CudaFailure {
         CudaFailure::OtherGpu {
             name: self.driver().name,
@@ -124,8 +124,8 @@ impl CudaContext {
         }
     }
 
-    /// Rejects a GPU that this process sees if the machine has no path to its memory, without opening that GPU. A GPU
-    /// that the driver cannot describe, for example a lost one, is accepted.
+    /// If the machine has no path to the memory of a GPU that this process sees, rejects that GPU without opening it. A
+    /// GPU that the driver cannot describe, for example a lost one, is accepted.
     ///
     /// # Errors
     /// `NoPeer`, or the driver's reason.

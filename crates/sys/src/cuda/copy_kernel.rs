@@ -28,8 +28,8 @@ unsafe impl Send for CopyKernel {}
 unsafe impl Sync for CopyKernel {}
 
 impl CopyKernel {
-    /// Compiles the kernel for the context's GPU. `blocks_max` limits the blocks of a launch. With few blocks, a short
-    /// range makes the threads loop as a long range does in a full launch.
+    /// Compiles the kernel for the context's GPU. `blocks_max` limits the blocks of a launch. With few blocks, the
+    /// threads loop even over a short range, as they do over a long range in a full launch.
     ///
     /// # Errors
     /// The driver's reason, with its compiler's messages.

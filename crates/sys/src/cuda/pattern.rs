@@ -106,7 +106,7 @@ impl PatternKernels {
         Ok((first != u64::MAX).then_some((first, last)))
     }
 
-    /// Returns the address of a range after checking it.
+    /// Checks a range, and returns its address.
     fn checked(&self, buffer: &DeviceBuffer, offset: u64, len: u64) -> Result<u64, CudaFailure> {
         let part = buffer.part(offset, len)?;
         if Arc::ptr_eq(part.context, self.stream.context()) {

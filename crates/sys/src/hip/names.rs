@@ -25,7 +25,7 @@ pub(super) fn identity(uuid: &[u8; 16], pci_address: &str) -> String {
     }
 }
 
-/// A call with the library's oldest symbol version; the call may be older.
+/// An alias for a call that has the library's oldest symbol version, 4.2. The call itself may be older.
 const fn old(of: &'static CStr, symbol: &'static CStr) -> Alias {
     since(4, 2, of, symbol)
 }

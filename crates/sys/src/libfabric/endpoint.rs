@@ -220,7 +220,7 @@ impl Endpoint {
         (interface, number): (HmemInterface, u32),
         key: u64,
     ) -> Result<RegionHandle, LibraryError> {
-        // Without the provider's promise, it may copy with the CPU, which would dereference device addresses.
+        // Without this promise, the provider may copy with the CPU, which would dereference device addresses.
         if !device.is_owned() && self.peer_to_peer != Some(PeerToPeer::Required) {
             return Err(LibraryError::unsupported(
                 "the provider does not promise that the NIC accesses it directly, without host copies \

@@ -130,7 +130,7 @@ impl Opener<'_> {
         })
     }
 
-    /// Opens a completion queue; also returns the descriptor to sleep on, if `sleeps` and the provider has one.
+    /// Opens a completion queue. If `sleeps` is set and the provider has a descriptor to sleep on, also returns it.
     pub(super) fn queue(
         &self,
         domain: &Fid,

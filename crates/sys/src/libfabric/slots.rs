@@ -152,7 +152,7 @@ mod tests {
         let (_, receive) = slots.take(true, 13, RegionHandle(13)).unwrap();
         assert!(
             slots.take(true, 14, RegionHandle(14)).is_none(),
-            "receives have their own"
+            "receives have slots of their own"
         );
         assert!(slots.uses(RegionHandle(11)) && !slots.uses(RegionHandle(12)));
         assert_eq!(slots.complete(second), Some((11, false)));

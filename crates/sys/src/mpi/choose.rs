@@ -92,7 +92,7 @@ pub(super) fn candidates(
 }
 
 /// Loads the first existing candidate, and returns its name. Its symbols are visible to all libraries loaded later,
-/// because Open MPI loads its own parts that way.
+/// because Open MPI's own parts, which it loads itself, need them.
 pub(super) fn load(tried: Vec<String>) -> Result<(SharedLibrary, String), NoLibrary> {
     for name in &tried {
         match SharedLibrary::open_global(name) {

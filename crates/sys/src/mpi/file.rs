@@ -250,7 +250,7 @@ impl File {
         counted(name, moved.into())
     }
 
-    /// Returns when this rank's writes are on stable storage. Collective.
+    /// Waits until this rank's writes are on stable storage. Collective.
     ///
     /// # Errors
     /// MPI's description.

@@ -123,9 +123,9 @@ pub fn finish() -> Result<(), LibraryError> {
     world.finalize()
 }
 
-/// Whether MPI has been started in this process, even if the start failed or MPI has ended. In that case MPI itself
-/// disconnects from the launcher, with some libraries only when the process ends. Code that shares the connection must
-/// not disconnect earlier.
+/// Whether MPI has been started in this process, even if the start failed or MPI has ended. Once started, MPI itself
+/// disconnects from the launcher, with some libraries only when the process ends. Code that shares the connection
+/// must not disconnect earlier.
 pub fn has_started() -> bool {
     !matches!(&*state(), State::Idle)
 }

@@ -235,9 +235,9 @@ impl<F: AsFd> Ring<F> {
         self.granted.files == Registered::Yes && index < setup::FILES as usize
     }
 
-    /// Accepts a request, and returns false if there was no room. Requests are submitted when a batch is complete. If
-    /// the kernel has fewer operations than a batch, that number of requests suffices. The next `wait` submits at the
-    /// latest, or the second `poll` in a row that finds nothing.
+    /// Accepts a request, and returns false if there was no room. Requests are submitted when a batch is complete, or
+    /// when there are as many of them as operations in the kernel. At the latest, they are submitted by the next
+    /// `wait`, or by the second `poll` in a row that finds nothing.
     ///
     /// # Errors
     /// If the request lies outside the arena, names no file, or the kernel does not accept operations. Only in the last

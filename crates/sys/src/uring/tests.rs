@@ -286,7 +286,11 @@ fn short_transfers_are_continued() {
     ring.post(&wanted).unwrap();
     let mut done = [Finished::EMPTY; 1];
     for _ in 0..100 {
-        assert_eq!(ring.poll(&mut done).unwrap(), 0, "it is not whole yet");
+        assert_eq!(
+            ring.poll(&mut done).unwrap(),
+            0,
+            "the read is not whole yet"
+        );
     }
     writing.write_all(&content(1)[100..]).unwrap();
     let ended = finish(&mut ring, 1)[0];
@@ -328,7 +332,7 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
     drop(ring);
     assert!(
         before.elapsed().as_secs() < 9,
-        "it was cancelled, not waited for"
+        "the reads were cancelled, not waited for"
     );
     // The ring has released its memory, which it does only when the kernel no longer uses it.
     assert_eq!(Arc::strong_count(&arena), 1);

@@ -42,7 +42,7 @@ pub struct CmChannel {
 // SAFETY: the pointees belong to this value alone; none is bound to a thread.
 unsafe impl Send for CmChannel {}
 
-/// Parameters of a connection that one side states.
+/// One side's parameters of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CmTerms<'a> {
     /// Number of this side's queue pair.

@@ -144,8 +144,8 @@ impl Queues {
         })
     }
 
-    /// Makes later queue pairs without a lock for posting; returns whether the driver supports this. This requires that
-    /// one thread at a time uses the queue pairs, as is the case for this value.
+    /// Makes later queue pairs without a lock for posting; returns whether the driver supports this. One thread at a
+    /// time must use the queue pairs. That holds here, because one thread at a time uses this value.
     pub fn without_locks(&mut self) -> bool {
         if self.thread.is_none() {
             self.thread = ThreadDomain::open(&self.context, self.protection);

@@ -93,7 +93,7 @@ fn a_text_that_hiprtc_refuses_is_refused_with_its_reason() {
 #[test]
 fn memory_is_pinned_twice_and_words_are_not_written() {
     let (_double, context) = opened_hip("");
-    // Unlike CUDA's driver, the runtime pins the same bytes twice.
+    // Unlike CUDA's driver, AMD's runtime allows the same bytes to be pinned twice.
     let bytes = arena(4096);
     let pinned = PinnedArena::pin(&context, Arc::clone(&bytes)).unwrap();
     drop(PinnedArena::pin(&context, bytes).unwrap());

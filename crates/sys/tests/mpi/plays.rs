@@ -12,7 +12,7 @@ use super::every::Group;
 
 const IS_RANK: &str = "TONNAGE_TEST_IS_RANK";
 const RANKS: [u32; 3] = [2, 3, 5];
-/// Not divisible by any number of ranks.
+/// Number of elements, chosen so that no tested number of ranks divides it.
 const ELEMENTS: u64 = 17;
 /// The type for scenarios that do not test types: ranks outnumber the CPUs of a small machine and busy-wait, so each
 /// call is slow.

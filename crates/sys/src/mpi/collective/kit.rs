@@ -169,7 +169,7 @@ const OPEN_MPI: Numbers = Numbers {
 };
 
 /// The first release of MPICH with a float16 type that is known to work. Debian's 4.0.2 has no name for the type, and
-/// ends the process when it reduces the type. With bfloat16, 5.0.2 still behaves like that.
+/// ends the process when it reduces elements of the type. Release 5.0.2 still does so with bfloat16.
 const MPICH_WITH_FLOAT16: u32 = 5;
 
 /// Functions and handles, looked up once per process.

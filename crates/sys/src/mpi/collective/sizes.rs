@@ -193,8 +193,8 @@ impl Communicator {
     }
 }
 
-/// Returns the smallest unit that divides a block and gives at most `max` units for all ranks. If there is none, the
-/// error is the largest smaller block that has one.
+/// Returns the smallest unit that divides a block and gives at most `max` units for all ranks. If there is no such
+/// unit, the error is the size of the largest smaller block with such a unit.
 fn unit(elements: u64, ranks: u64, max: u64) -> Result<u64, u64> {
     let largest = UNIT_MAX.min(max);
     let least = elements.saturating_mul(ranks).div_ceil(max).max(1);
