@@ -1,5 +1,6 @@
-//! A file that is opened by this host's kernel, for the engines that use its system calls. Opens it with exactly the
-//! requested flags or fails, syncs and closes it, and adds context to errors. The engines themselves transfer data.
+//! A file that is opened by this host's kernel, for the engines that use its system calls. This module opens, syncs and
+//! closes the file, and adds context to errors. It never opens with the page cache if direct transfers were requested.
+//! The engines themselves transfer data.
 
 use std::fs::File;
 use std::io;
@@ -62,8 +63,8 @@ impl HostFile {
     /// Opens or creates a regular file. With `direct`, the file bypasses the page cache.
     ///
     /// # Errors
-    /// `Unavailable` if direct transfers may use the page cache; otherwise the system's error. If the file was created
-    /// only to find this out, it is removed.
+    /// `Unavailable` if direct transfers may use the page cache; otherwise the system's error. If opening with `direct`
+    /// fails after the file was created, the file is removed.
     pub fn open(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
         let flags = OpenFlags {

@@ -52,7 +52,8 @@ impl MpiWorld {
     /// Starts MPI for a rank. `ranks` is the rank's number and the number of ranks.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without an MPI library. If MPI has other ranks than the run, an error with advice.
+    /// [`Error::Unavailable`] if there is no MPI library. If the ranks of MPI differ from those of the run, an error
+    /// with advice.
     pub fn start_for_ranks(
         user: MpiUser,
         libraries: &Libraries,

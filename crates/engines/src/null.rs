@@ -15,7 +15,7 @@ use tonnage_engine::{
 };
 use tonnage_units::Result;
 
-/// Number of operations that fit into the queue. Each can have two completions.
+/// Number of operations that fit into the queue. Each operation can have two completions.
 const DEPTH: u32 = 1024;
 
 static CAPS: Caps = Caps {

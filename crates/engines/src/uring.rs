@@ -74,8 +74,8 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
         depth: usage.depth.max(1),
         batch: OPTIONS[2].number(options) as u32,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
-        // A ring with the best features is bound to one thread. If there are several threads, all except the first live
-        // for only one phase.
+        // The best features bind a ring to one thread. They are not used with several threads, because all threads
+        // except the first live for only one phase.
         best: if usage.threads > 1 {
             Level::Cooperative
         } else {

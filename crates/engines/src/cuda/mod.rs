@@ -37,8 +37,8 @@ use crate::memory::vendor::GpuVendor;
 /// launch queue has about a thousand entries, and each copy takes two.
 const DEPTH: u32 = 256;
 
-/// Bytes per call if the driver blocks the caller until the bytes are copied, as it does with memory that is not
-/// pinned. The caller checks its clock and its peers between calls.
+/// Bytes per call of `post` if the driver blocks the caller until the bytes are copied, as it does with memory that is
+/// not pinned. The caller checks its clock and its peers between calls.
 const WAITED_BYTES_MAX: u64 = 4 << 20;
 
 /// Value of option `by` that selects our copy kernel.
@@ -269,7 +269,7 @@ impl CudaCopies {
         let refused = |failure: &CudaFailure| {
             unavailable(self.vendor, &format!("{name}, {}", what()), failure)
         };
-        // The initiator's GPU makes the copies if it has one: it pushes writes and pulls reads.
+        // The initiator's GPU, if there is one, makes the copies: it pushes writes and pulls reads.
         let driving = if own.gpu.is_some() { &own } else { &far };
         let Some(gpu) = &driving.gpu else {
             return Err(refused(&CudaFailure::NoGpu));

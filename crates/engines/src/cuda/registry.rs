@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 /// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: usize = 12;
 
-/// Registered memories of all workers, which keep them alive.
+/// Registered memories of all workers. This table keeps the memories alive.
 static REGISTERED: Mutex<Registered> = Mutex::new(Registered {
     next: 0,
     memories: BTreeMap::new(),
@@ -26,7 +26,7 @@ fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A registered memory. Peers can find it until this is dropped.
+/// A registered memory. Peers can find it until this value is dropped.
 pub(super) struct CudaRegistration {
     number: u64,
     pub(super) memory: Arc<dyn Memory>,

@@ -99,7 +99,7 @@ pub(super) struct IpcDriver {
 
 impl IpcDriver {
     /// Returns the context for copies between this rank's memory and a peer's. For GPU memory, this is the context of
-    /// this rank's GPU. For pinned memory, it is that of the peer's GPU, so that no third GPU is involved.
+    /// this rank's GPU. For pinned memory, it is the context of the peer's GPU, so that no third GPU is involved.
     ///
     /// # Errors
     /// `Unavailable` if the peer's GPU is not visible to this process.
@@ -311,7 +311,7 @@ fn open(
                 contacts.unusable(peer, "the peer's handle has the wrong length".to_owned())
             })?;
             let failed = |failure| not_opened((contacts, context), (peer, name), &failure);
-            // Some drivers do not check, when opening memory, whether the GPU has a path to it.
+            // Some drivers open memory without checking whether the GPU has a path to it.
             let is_it =
                 |device: &CudaDevice| (uuid, pci_address) == (&device.uuid, &device.pci_address);
             context.check_way_to(is_it).map_err(failed)?;

@@ -19,7 +19,7 @@ use super::peer_stream::PeerStream;
 use crate::memory::cuda_region::DriverMemory;
 use crate::rings::{Arrival, Contacts, IN_OTHER_REGION, PeerRings, ring_failure, take_arrivals};
 
-/// Maximum number of unreported sends that failed before a copy was posted.
+/// Maximum number of failed sends that wait to be reported. They failed before a copy was posted.
 const REFUSED_MAX: usize = 64;
 
 struct LaneState {
@@ -40,7 +40,7 @@ pub(super) struct CudaIpc {
     contacts: Contacts,
     far: IpcMemories,
     regions: RegionTable<Arc<dyn Memory>>,
-    /// Descriptors of `regions`, which are part of the endpoint addresses.
+    /// Descriptors of `regions`. They are part of the endpoint addresses.
     described: Vec<(RegionId, Descriptor)>,
     peers: Vec<PeerRings>,
     /// One stream per peer and context.
@@ -237,8 +237,8 @@ impl Engine for CudaIpc {
                 return Err(self.contacts.unusable(rings.rank, why.to_owned()));
             }
             let rank = rings.rank;
-            // The peer is added before the check. So it is notified on close even if its memory cannot be opened here,
-            // because it may have opened this rank's memory.
+            // The peer may have opened this rank's memory, so it must be notified on close. It is therefore added
+            // before the check, which fails if the peer's memory cannot be opened here.
             self.peers.push(rings);
             self.check_can_open(rank, &described)?;
         }

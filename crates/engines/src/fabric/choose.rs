@@ -28,7 +28,7 @@ pub(super) struct Chosen {
     pub(super) delivery: bool,
     /// Why the embedded library is used although the user did not ask for it.
     pub(super) why_embedded: Option<String>,
-    /// Devices that `all` left out, with reasons; empty if none of them could reach other hosts.
+    /// Devices that `all` left out, with reasons. If no device could reach other hosts, all are used and this is empty.
     pub(super) left_out: String,
     /// Why this device was chosen, if the rank's memory determined the choice.
     pub(super) why_device: Option<String>,
@@ -94,7 +94,8 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
 }
 
 /// Whether the provider uses sockets. Then routes determine the path of its packets, and the choice of an interface
-/// does not. Device names do not show this, because IPoIB interfaces may have the names of their RDMA devices.
+/// does not. Device names do not show whether sockets are used, because IPoIB interfaces may have the names of their
+/// RDMA devices.
 fn has_sockets(provider: &str) -> bool {
     ["tcp", "udp", "sockets", "net", "shm"].contains(&core_provider(provider))
 }
@@ -173,7 +174,8 @@ fn unavailable(provider: &str, why: String, how: String) -> Error {
     }
 }
 
-/// The error for a provider that is not offered. It lists the available providers, and how to get this one.
+/// The error for a provider that is not offered. It lists the available providers, and explains how to get the
+/// requested one.
 fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) -> Error {
     let offers = library.offers().unwrap_or_default().into_iter();
     let usable = offers.filter(|offer| offer.endpoint == "rdm");
@@ -243,8 +245,8 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
 ///
 /// On one host, these are only the loopback device if there is one, because packets to other addresses use it too.
 /// Between hosts, these are all devices that can reach other hosts. The loopback and devices with only link-local
-/// addresses cannot, nor can those for which `no_way_out` has a reason. Only the last kind is listed as left out. The
-/// device of the control channel is always included.
+/// addresses cannot reach other hosts. Neither can devices for which `no_way_out` has a reason; only these are listed
+/// as left out. The device of the control channel is always included.
 pub(super) fn all_devices(
     offered: Vec<Info>,
     request: &OpenRequest<'_>,
@@ -288,7 +290,7 @@ pub(super) fn all_devices(
     (taken, words.join(", "))
 }
 
-/// Returns why a device cannot reach other hosts on its own.
+/// Returns the reason why a device cannot reach other hosts on its own; `None` if it can.
 fn no_way_out(device: &str) -> Option<&'static str> {
     let index = tonnage_sys::interfaces::index(device)?;
     tonnage_machine::host_local::why_host_local(&Tree::host(), device, index)

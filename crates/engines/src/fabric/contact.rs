@@ -162,7 +162,7 @@ pub(super) fn device(attributes: &Offer) -> String {
     }
 }
 
-/// Interval between checks for lack of memory. First contact is normally faster, so no check takes place.
+/// Interval between checks whether enough memory is left. First contact normally ends before the first check.
 const ROOM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Address space that a connection needs, in bytes. With less, a library retries without an error. For example, rxm in
@@ -185,7 +185,7 @@ pub(super) struct Contact {
 pub(super) struct Awaited {
     pub(super) rank: u32,
     pub(super) device: String,
-    /// Mailbox in which the greeting is expected, and its offset there.
+    /// Mailbox in which the greeting is expected, and the greeting's offset in this mailbox.
     pub(super) mailbox: Arc<Arena>,
     pub(super) offset: u64,
 }
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(short.is_complete(3, &[], 0).ok(), Some(true));
     }
 
-    /// A contact past its deadline that awaits these peers, at `eth0 (10.0.0.RANK)`.
+    /// A first contact past its deadline, which still awaits these peers. Each peer is at `eth0 (10.0.0.RANK)`.
     fn overdue(peers: impl IntoIterator<Item = u32>) -> Contact {
         let mailbox = Mailbox::allocate(8).unwrap();
         let awaited = peers.into_iter().map(|rank| Awaited {
@@ -488,7 +488,7 @@ mod tests {
             assert_eq!(contact.is_complete(0, &[1], 0).ok(), Some(false));
             assert!(
                 contact.next_room_check > Instant::now(),
-                "it does not check in each iteration"
+                "the next iteration would check again"
             );
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! The endpoint "fi_shm://PID:UID:NUMBER" has the file PID:UID:NUMBER, which each peer maps at first contact. After
 //! that, the file needs no name. So the worker removes the file, and a rank that is killed later leaves nothing. A rank
-//! may still be killed before that, or during a message with a file of its own (PID:UID:NUMBER_MESSAGE). The surviving
+//! may still be killed before that, or during a message that has its own file (PID:UID:NUMBER_MESSAGE). The surviving
 //! processes remove those files.
 
 use std::fs;
@@ -22,8 +22,8 @@ use super::options::core_provider;
 /// Directory of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// Minimum free room per online CPU; with less, the provider does not open. The product is the length of an endpoint's
-/// file.
+/// Minimum free room per online CPU; with less, the provider does not open. Multiplied by the number of CPUs, this is
+/// the length of an endpoint's file.
 const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
 
 /// Upper bound for the length of an endpoint's file, for all queue lengths that a user may choose.

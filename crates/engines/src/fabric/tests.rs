@@ -26,7 +26,7 @@ use support::{
     refused, request, side, side_in, side_of,
 };
 
-/// Small enough to be injected, too large to be injected, and too large for one queue entry.
+/// Three sizes: small enough to be injected, too large to be injected, and too large for one queue entry.
 const SIZES: [usize; 3] = [8, 5000, 300_000];
 
 fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
@@ -175,7 +175,10 @@ fn operations_beyond_the_queue_are_posted_later() {
             completed += if index == 0 { count } else { 0 };
         }
     }
-    assert!(took_fewer, "no queue holds this number");
+    assert!(
+        took_fewer,
+        "all operations were taken, although no queue holds this number"
+    );
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
         assert_eq!(
             domain.read_after_write_bytes_max,
             u32::MAX,
-            "tcp orders all of them"
+            "tcp orders reads after writes of any length"
         );
         domain.read_after_write_bytes_max = 4096;
         let facts = serde_json::to_value(domain.report().facts).unwrap();

@@ -37,7 +37,7 @@ pub(super) struct TransferModes {
     pub(super) inject: bool,
     /// Whether every write requests delivery.
     pub(super) deliver_every_write: bool,
-    /// Limits of writes that need a later read to prove their arrival; `None` if none does.
+    /// Limits of writes that need a later read to prove their arrival; `None` if no write needs one.
     pub(super) flushes: Option<FlushLimits>,
     /// Whether writes attach to the peer's memory, for which the system's permission is needed.
     pub(super) attaches: bool,
@@ -117,7 +117,7 @@ impl FabricWorker {
         let opening = |why| {
             let problem = modes.is_shm.then(files::problem).flatten();
             let problem = problem.map_or_else(String::new, |problem| format!("; {problem}"));
-            // GPU memory can be the only reason why an endpoint is refused.
+            // GPU memory can be the only reason why an endpoint is refused, so the error also advises to do without it.
             let instead = registration.as_ref().map_or("", |_| OR_INSTEAD);
             Error::Failed(format!(
                 "cannot open {name} on {}: {why}{problem}{instead}",
@@ -885,7 +885,8 @@ impl FabricWorker {
     }
 }
 
-/// Returns the refusal of GPU memory, if FI_HMEM is all of `hints` that the provider lacks; `None` if it lacks more.
+/// Returns the error for GPU memory, if FI_HMEM is the only one of `hints` that the provider lacks. `None` if it lacks
+/// others too.
 pub(super) fn without_hmem(
     library: &Arc<Libfabric>,
     hints: &Hints<'_>,

@@ -13,8 +13,8 @@ use super::cuda::driver;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// Links of GPUs to the host by PCI address, or the reason why they are unknown. Each is queried only once, because
-/// links do not change. A query can take long, because the library may start the driver or not answer.
+/// Links of GPUs to the host by PCI address, or the reason why they are unknown. The links of a GPU are queried only
+/// once, because they do not change. A query can take long, because the library may start the driver or not answer.
 static TO_HOST: Mutex<BTreeMap<String, LinkTable>> = Mutex::new(BTreeMap::new());
 
 /// Returns the GPU of a request as its driver describes it; `None` if the driver reports nothing. The later allocation

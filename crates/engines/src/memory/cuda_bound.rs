@@ -1,4 +1,5 @@
-//! The upper bound of copies between the memory of a rank and those of its peers, before these are allocated.
+//! The upper bound of copies between the memory of a rank and the memories of its peers. It is determined before any of
+//! them is allocated.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,7 @@ pub(crate) struct BoundedEnd {
     pub(crate) place: String,
     /// The bound.
     pub(crate) bound: BoundKind,
-    /// Description of the links that set the bound; `None` if links do not.
+    /// Description of the links that set the bound; `None` if no link sets it.
     pub(crate) links: Option<String>,
     /// Reason why links other than PCIe are unknown for one of the GPUs.
     pub(crate) links_unknown: Option<String>,
@@ -142,7 +143,7 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     match own {
         Some(gpu) => title(gpu),
         None if peers.iter().all(Option::is_none) => host.to_owned(),
-        // The host has the links of these GPUs, so they are part of its name.
+        // The links of these GPUs are the host's links, so the GPUs are part of the host's name.
         None => {
             let peers: BTreeSet<String> = peers.iter().flatten().map(|&peer| title(peer)).collect();
             let peers: Vec<String> = peers.into_iter().collect();
@@ -199,8 +200,8 @@ fn kind(
 }
 
 /// Returns the speed and description of a GPU's links to other GPUs. Links to switches reach all GPUs, so they count
-/// once. Direct links to different GPUs are separate, so there is a bound only with a single peer. With several, it
-/// would depend on how many of them are written to at once.
+/// once. Direct links to different GPUs are separate, so there is a bound only with a single peer. With several peers,
+/// the bound would depend on how many of them are written to at once.
 fn combined_links(
     links: &[(usize, GpuLinks)],
     title: impl Fn(usize) -> String,
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(of(None, &[Some(1), Some(1)]), speed(11));
         assert_eq!(of(Some(1), &[None]), speed(11));
         assert_eq!(of(Some(1), &[Some(1)]), BoundKind::MemoryCopy);
-        // There is no bound: NVLink may exist, the kernel does not report the link, or there is no peer.
+        // Cases without a bound: NVLink may exist, the kernel does not report the link, or there is no peer.
         for (own, peers) in [
             (Some(0), &[Some(1)][..]),
             (Some(7), &[None]),

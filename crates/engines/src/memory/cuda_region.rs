@@ -67,7 +67,8 @@ impl DriverMemory {
         Self::from_vendor_memory(gpu.vendor, memory)
     }
 
-    /// Returns the bytes of a memory, as this vendor's driver knows them; `None` for memory that it does not know.
+    /// Returns the bytes of a memory, as this vendor's driver knows them; `None` for memory that this driver does not
+    /// know.
     pub(crate) fn from_vendor_memory(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
         match CudaEnd::new(vendor, memory)?.region {
             CudaRegion::Device(buffer) => Some(Self::Gpu(buffer)),
@@ -147,7 +148,8 @@ pub(crate) fn is_of_gpu(memory: PlannedMemory<'_>) -> bool {
     vendor_of_memory(memory.name).is_some()
 }
 
-/// Returns the number of the GPU that will hold a rank's memory; `None` if that is not memory of this vendor's GPUs.
+/// Returns the number of the GPU that will hold a rank's memory; `None` if the memory does not belong to this vendor's
+/// GPUs.
 ///
 /// # Errors
 /// `Usage` if the text after the colon is not a number.

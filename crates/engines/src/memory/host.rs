@@ -75,7 +75,8 @@ fn sharing(request: &Request<'_>) -> Sharing {
 }
 
 /// Allocates memory that only this process maps. It requests transparent huge pages, because devices and sockets then
-/// walk fewer pages. If the kernel provides fewer or none, the record has a remark, but the allocation succeeds.
+/// walk fewer pages. If the kernel provides fewer huge pages or none, the allocation succeeds, and the record has a
+/// remark.
 fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let (arena, bound) = match map(len(request)?, Pages::Transparent, request) {
         Ok(mapped) => mapped,

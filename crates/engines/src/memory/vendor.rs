@@ -44,7 +44,7 @@ pub(crate) struct NicRules {
     pub(crate) exports: &'static str,
     /// Attribute by which the driver reports that NICs can access memory that was allocated by virtual-memory handles.
     pub(crate) reaches_mapped: &'static str,
-    /// Whether NICs cannot access this memory if the driver does not know the attribute `reaches_mapped`.
+    /// True if a driver that does not know the attribute `reaches_mapped` does not let NICs access this memory.
     pub(crate) mapped_needs_attribute: bool,
     /// Requirements on the GPU's side for exporting a dmabuf.
     pub(crate) dmabuf: &'static str,

@@ -62,7 +62,7 @@ impl Layer {
         }
     }
 
-    /// Returns whether a hint that is missing from the list has no effect.
+    /// Returns whether the layer lists the hints that it uses. A hint that is not in this list then has no effect.
     fn lists_what_it_uses(self) -> bool {
         matches!(self, Self::Romio | Self::Unknown)
     }

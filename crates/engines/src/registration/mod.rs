@@ -50,8 +50,9 @@ pub(crate) const fn option(
     }
 }
 
-/// Refuses a requested method that has no effect because the bytes are staged. Plans are refused earlier if neither end
-/// has GPU memory. For memory that a library's caller registers, that cannot be known here.
+/// Refuses a requested method that has no effect because the bytes are staged. A plan that names the method, but has
+/// GPU memory at neither end, is refused earlier. This function cannot know whether a caller of the library will
+/// register GPU memory.
 ///
 /// # Errors
 /// `Usage`, naming the two options between which the user must choose.

@@ -1,4 +1,5 @@
-//! Device memory in the forms that NICs accept. Also finds out whether the bytes may have left the device afterwards.
+//! Device memory in the forms that NICs accept. Also finds out whether the bytes may have left the device after
+//! registration.
 
 use std::sync::Arc;
 
@@ -80,8 +81,8 @@ impl NicMemory {
     /// # Errors
     /// The driver's reason, as text.
     pub(crate) fn bytes(&self, way: RegistrationWay) -> Result<Arc<DeviceBytes>, String> {
-        // Before a NIC gets the bytes, copies and kernels have been waited for. Writes of a NIC are flushed. So the
-        // driver need not order its own calls after them (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is not set).
+        // All copies and kernels have completed before a NIC gets the bytes, and writes of NICs are flushed. So the
+        // driver need not order its own calls (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is not set).
         if let (Some(buffer), Some(rules)) = (&self.buffer, self.rules())
             && buffer.granularity().is_some()
             && let Some(said) = match buffer.is_for_cards() {
@@ -96,7 +97,8 @@ impl NicMemory {
                 rules.reaches_mapped
             ));
         }
-        // A library that registers by address, and later moves bytes on this thread, uses the thread's current GPU.
+        // A library that registers memory by address uses the thread's current GPU, also when it later moves bytes on
+        // this thread.
         if let Some(buffer) = &self.buffer {
             let made = buffer.context().make_current();
             made.map_err(|failure| failure.to_string())?;

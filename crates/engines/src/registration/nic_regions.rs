@@ -145,7 +145,7 @@ impl NicRegions {
     }
 
     /// Waits until the GPUs see the bytes of plain writes, which have no completion on this side. Returns whether any
-    /// GPU required it.
+    /// GPU required this wait.
     ///
     /// # Errors
     /// The driver's reason.

@@ -76,7 +76,7 @@ fn flushes(regions: &NicRegions) -> String {
     fact(regions, "card_writes_flushed").unwrap()
 }
 
-/// Returns the method that is granted by a NIC for which `takes` decides, and the reasons of earlier refusals.
+/// Returns the first method that `takes` grants in place of a NIC, and the reasons of earlier refusals.
 fn taken(
     memory: &Arc<dyn Memory>,
     takes: fn(&DeviceBytes) -> bool,
@@ -99,7 +99,7 @@ fn the_dmabuf_is_used_if_the_driver_exports_one() {
         let known = [memory("dmabuf 1", alloc), hip_memory("dmabuf 1", alloc)];
         // Either both simulated drivers can be built, or there is no compiler.
         assert_eq!(known[0].is_some(), known[1].is_some());
-        // A release of ROCm that exports memory, but does not know the attributes about it.
+        // An older release of ROCm: it exports memory, but does not know the attributes that report this.
         let older = hip_memory("dmabuf 2\ndirect 2", alloc);
         for (_double, memory) in known.into_iter().chain([older]).flatten() {
             let (way, before) = taken(&memory, DeviceBytes::has_file).unwrap();

@@ -150,7 +150,7 @@ impl Inbox {
         }
         let first = self.ring.word(at)?.load(Relaxed);
         self.arrivals += 1;
-        // Published only now and then, because the writer needs the number only when the whole ring is unread.
+        // The number of read entries is published only now and then. The writer needs it only when the ring seems full.
         if self.arrivals.is_multiple_of(u64::from(DEPTH / 8)) {
             self.ring.word(ARRIVALS_READ)?.store(self.arrivals, Release);
         }

@@ -1,10 +1,11 @@
 //! `shm`: direct memory access between two ranks of one host over a shared mapping. No other transfer on this host can
 //! be faster: the initiator copies once, without system calls or libraries.
 //!
-//! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel permits
-//! only to the same user. It maps the file when a lane uses it. Nothing has a name in /dev/shm, so even a killed rank
-//! leaves nothing there. Arrivals and posted receives are reported through rings in separate, small memory files: see
-//! `crate::rings`. The fastest copy method depends on sizes and caches, so it is measured for each point: see `tuner`.
+//! Each registered memory is a memory file (memfd). A peer opens the file through `/proc/PID/fd`, which the kernel
+//! permits only to the same user. The peer maps the file when a lane uses it. Nothing has a name in /dev/shm, so even a
+//! killed rank leaves nothing there. Arrivals and posted receives are reported through rings in separate, small memory
+//! files: see `crate::rings`. The fastest copy method depends on sizes and caches, so it is measured for each point:
+//! see `tuner`.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
@@ -281,7 +282,7 @@ impl Engine for Worker {
     }
 
     fn chosen(&self) -> Facts {
-        // A rank that is only a target copies nothing, so it has no copy method.
+        // A rank that is only a target copies nothing, so it has no copy method to record.
         let method = self
             .verb
             .map(|_| self.tuner.choice().unwrap_or(Method::Memcpy).name());

@@ -199,12 +199,18 @@ fn a_worker_has_several_memories_and_lanes_name_theirs() {
     assert_eq!(bytes(&pair.memory[1], 64, 3), b"one");
     assert_eq!(bytes(&far, 64, 3), b"two");
     let own = pair.region[0].id;
-    assert!(pair.engine[0].deregister(own).is_err(), "lanes are open");
+    assert!(
+        pair.engine[0].deregister(own).is_err(),
+        "lanes still use the region"
+    );
     for lane in lanes {
         pair.engine[0].release_lane(lane);
     }
     pair.engine[0].deregister(own).unwrap();
-    assert!(pair.engine[0].deregister(own).is_err(), "it is gone");
+    assert!(
+        pair.engine[0].deregister(own).is_err(),
+        "the region was already deregistered"
+    );
     assert!(pair.engine[0].flush(lanes[0], 0).is_err());
 }
 

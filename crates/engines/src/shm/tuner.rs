@@ -3,9 +3,9 @@
 //! The fastest method depends on the size, the CPU, and whether the footprint fits a cache. So no table of thresholds
 //! is right everywhere. Outside measured intervals, the methods take turns; each turn is called a stretch. A stretch
 //! begins with an untimed pass over the footprint, because each method leaves the caches in another state. For example,
-//! streaming stores evict the destination, which would slow down the next method. The median over a method's blocks is
-//! compared, so that one interrupted block has no effect. The time of a block ends when its stores have left the CPU's
-//! buffers. Otherwise streaming stores would seem to take no time.
+//! streaming stores evict the destination, which would slow down the next method. Timed blocks follow. Methods are
+//! compared by the median over their blocks, so that one interrupted block has no effect. The time of a block ends when
+//! its stores have left the CPU's buffers. Otherwise streaming stores would seem to take no time.
 
 use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
@@ -214,7 +214,8 @@ mod tests {
         while tuner.choice().is_none() {
             tuner
                 .run(1 << 20, |method| {
-                    // Streaming stores always take the same time. `memcpy` is faster after its own untimed pass.
+                    // In this test, streaming stores always take the same time, and `memcpy` is faster after its own
+                    // untimed pass.
                     turns = if last == Some(method) { turns + 1 } else { 0 };
                     last = Some(method);
                     let us = match method {

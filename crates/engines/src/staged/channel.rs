@@ -84,7 +84,7 @@ pub(super) struct StagedChannel {
     /// Outgoing slots in the order in which they will be sent.
     pub(super) filled: VecDeque<u32>,
     /// Acknowledgements to send. If one has an arrival, the arrival is reported only after the acknowledgement has left
-    /// this side. A worker that has seen its last arrival may never poll again.
+    /// this side, because a worker that has seen its last arrival may never poll again.
     pub(super) acks: VecDeque<(StagedMessage, Option<Completion>)>,
     /// Arrivals in order. Each has the slot of its acknowledgement, and whether that has left this side.
     pub(super) unreported: VecDeque<(u32, Completion, bool)>,
@@ -342,7 +342,7 @@ impl StagedChannel {
     }
 
     /// Frees a slot after the engine below has sent its message. Reports arrivals once their acknowledgements have
-    /// left, in the order of the arrivals. These completions may come in another order.
+    /// left, in the order of the arrivals. The acknowledgements themselves may complete in another order.
     pub(super) fn slot_sent(&mut self, slot: RingSlot, ready: &mut VecDeque<Completion>) {
         match slot {
             RingSlot::Outgoing(index) => self.free.push(index),

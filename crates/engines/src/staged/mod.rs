@@ -1,6 +1,6 @@
 //! Staging: an engine that wraps an engine without access to GPU memory. Bytes are cut into pieces, which go through a
-//! ring of pinned memory at each end. So copies by the GPU overlap with transfers by the wrapped engine, the engine
-//! below.
+//! ring of pinned memory at each end. So copies by the GPU overlap with transfers by the wrapped engine. This
+//! documentation calls it the engine below.
 //!
 //! [`open_staged`] wraps the domains of an engine, like `tonnage_engine::paths`, and knows no engine by name. Staging
 //! is used only on request (`staging=pinned`); the title, the options and the facts of a record then show it.
@@ -15,8 +15,8 @@
 //!
 //! Staging uses only sends of the engine below; they fill receives that are slots in the peer's ring. An arrived piece
 //! is copied to its destination, and acknowledged after the GPU has copied it. An operation is done when all its pieces
-//! are. So a completed write is visible to the peer, even if the engine below and its network do not guarantee this.
-//! NICs never write into GPU memory, so no flush is needed.
+//! are acknowledged. So a completed write is visible to the peer, even if the engine below and its network do not
+//! guarantee this. NICs never write into GPU memory, so no flush is needed.
 
 mod channel;
 mod message;

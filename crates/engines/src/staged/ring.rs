@@ -137,8 +137,8 @@ impl StagingRing {
         Ok(StagedMessage::decode(&bytes).filter(|message| message.len <= PIECE_BYTES))
     }
 
-    /// Begins a copy between a memory and the payload of a slot. Returns true if the copy is already done. If not, the
-    /// event will pass when it is done.
+    /// Begins a copy between a memory and the payload of a slot. Returns true if the copy is already done. Otherwise
+    /// the event will pass when the copy is done.
     pub(super) fn copy(
         &self,
         (memory, offset): (&dyn Memory, u64),

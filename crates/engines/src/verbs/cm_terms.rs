@@ -8,8 +8,8 @@ use tonnage_sys::verbs::{CmEvent, CmEventKind, PathTo};
 
 use super::cm::CmStep;
 
-/// Returns the path of a queue pair: rdma_cm's path, with the values that options override. An option of zero was not
-/// given.
+/// Returns the path of a queue pair: rdma_cm's path, with the values that options override. A value of 0 stands for an
+/// option that the user did not give.
 ///
 /// # Errors
 /// If rdma_cm's path contradicts an option or the peer's endpoint address. The error names both values.

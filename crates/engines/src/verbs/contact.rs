@@ -1,5 +1,5 @@
-//! First contact: two reads from a page of each peer, of one byte and of one whole packet. If a path fails or does not
-//! carry its MTU, this shows before anything is measured.
+//! First contact: two reads from a page of each peer, one of a single byte and one of a whole packet. If a path fails
+//! or does not carry its MTU, this shows before anything is measured.
 
 use std::time::{Duration, Instant};
 
@@ -147,8 +147,8 @@ impl Worker {
     }
 }
 
-/// Number of bytes that peers may read, at most one packet. The page has the same number of bytes again, where this
-/// worker's own reads are stored.
+/// Number of bytes that peers may read, at most one packet. A second part of the page, of the same size, stores the
+/// bytes that this worker reads.
 pub(super) const PAGE: usize = 4096;
 
 /// Offset where the engine's own reads are stored: reads of flushes and of first contact.

@@ -92,7 +92,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Assigns the next initiator to a peer, in turn, and returns the endpoint address with this worker's target.
+    /// Assigns the next initiator in turn to a peer, and returns the endpoint address that contains this worker's
+    /// target.
     pub(super) fn target_address(&mut self, rank: u32) -> Result<EndpointAddress> {
         let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));

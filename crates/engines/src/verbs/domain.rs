@@ -95,7 +95,7 @@ impl PortDomain {
         };
         let caps = Caps {
             immediate_bits: if is_one_sided { 0 } else { 32 },
-            // A device acknowledges a send only after it has stored it in a receive.
+            // A device acknowledges a send only after it has stored the message in a receive.
             sends_taken: true,
             passive_target: true,
             arrivals_named: true,

@@ -226,7 +226,7 @@ impl TrialCarrier for KernelWorker {
                 self.check(&outcome, order.verb, order.patience)?;
                 break;
             }
-            // A signal interrupted the run without ending the program, so the rest is run.
+            // A signal interrupted the run without ending the program, so the rest of the order is run now.
             let over = order.duration.is_some_and(|all| left(all).is_zero());
             if over || order.operations_max == Some(trial.operations()) {
                 break;

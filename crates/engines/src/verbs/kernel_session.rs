@@ -41,7 +41,7 @@ impl Landing {
     }
 }
 
-/// Maximum depth of a lane on a device with queues for `work_requests`.
+/// Maximum depth of a lane, if the device's queues hold at most `work_requests` work requests.
 pub(super) fn depth_max(work_requests: u32, signals_first: bool) -> u32 {
     let depth = KREAD_DEPTH_MAX.min(work_requests);
     // While one window is being posted, the previous window may still be in flight.

@@ -424,8 +424,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl KernelWorker {
-    /// Reads `bytes` bytes from an address of a peer, on each lane to the peer. They are stored after the landing
-    /// memory of the worker's memory.
+    /// Reads `bytes` bytes from an address of a peer, on each lane to the peer. The bytes are stored in landing memory,
+    /// after the part for the worker's memory.
     pub(super) fn touch(
         &self,
         peer: usize,

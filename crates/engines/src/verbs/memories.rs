@@ -212,8 +212,8 @@ fn not_registered(bytes: usize, why: &LibraryError) -> String {
     format!("{bytes} bytes cannot be registered: {why}{advice}")
 }
 
-/// Bytes of payload that the user asked the CPU to copy into work requests; `None` for targets and reads, which copy
-/// none.
+/// Bytes of payload that the user asked the CPU to copy into work requests; `None` for targets and reads, because they
+/// copy no payload.
 fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
     asked.filter(|&bytes| bytes > 0 && sends_payload)
 }

@@ -52,8 +52,8 @@ const FOREVER: &str = "forever";
 /// Retry count that stands for unlimited retries in a queue pair.
 const UNLIMITED: u8 = 7;
 
-/// Code for the time before a message that found no receive is sent again. In the table of the specification, 12 is
-/// 0.64 ms, which other tools use, too.
+/// Code for the delay before a retry, if the peer had no receive for a message. In the specification's table, 12 means
+/// 0.64 ms. Other tools use this value, too.
 const RNR_TIMER: u8 = 12;
 
 /// Number of payload bytes that a work request must be able to hold inline, by default.
@@ -214,7 +214,7 @@ const fn or_number(
 pub(super) enum FlowLabel {
     /// The driver chooses the label.
     Auto,
-    /// Each queue pair has another label.
+    /// Each queue pair has a different label.
     Spread,
     /// The same label for all queue pairs.
     Fixed(u32),

@@ -82,7 +82,7 @@ impl SendQueue {
         self.next.wrapping_sub(self.oldest)
     }
 
-    /// Adds a work request. Returns its number, and whether it must be signalled, which one in `every` is.
+    /// Adds a work request. Returns its number, and whether it must be signalled. One in `every` work requests must be.
     #[inline]
     pub(super) fn push(&mut self, lane: u32, tag: u32, len: u32, every: u32) -> (u32, bool) {
         let number = self.next;
@@ -149,7 +149,10 @@ mod tests {
         assert_eq!(ended.len(), 6);
         assert!(ended[5].1 && !ended[4].1);
         assert_eq!(ended[5].0.tag, 5);
-        assert!(queue.must_close(), "the seventh is unsignalled");
+        assert!(
+            queue.must_close(),
+            "the seventh work request is unsignalled"
+        );
         let (last, signalled) = queue.push(SILENT, 0, 0, 1);
         assert!(signalled && !queue.must_close());
         assert_eq!(std::iter::from_fn(|| queue.pop(last)).count(), 2);

@@ -269,7 +269,7 @@ impl Engine for Worker {
         let peer = self.peers.of_rank(spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let local = self.memories.get(spec.local)?;
-        // Every queue pair keeps the order of its writes, so the lane's promises about order need nothing.
+        // Every queue pair keeps the order of its writes, so promises about order need no extra work.
         let (action, pair) = action(spec.kind, peer);
         let is_one_sided = !matches!(action, WorkAction::Send);
         let asked = LaneKey {
@@ -279,7 +279,7 @@ impl Engine for Worker {
             remote: if is_one_sided && spec.kind != LaneKind::Receive {
                 FarBytes::parse(spec.remote, spec.peer)?
             } else {
-                // A message is stored where its receive says.
+                // The peer's receive determines where a message is stored, so a send has no remote bytes.
                 no_bytes()
             },
         };

@@ -178,7 +178,7 @@ impl IpcSide {
     fn check_time(&self) {
         assert!(
             Instant::now() < self.deadline,
-            "the other side does nothing"
+            "the other side makes no progress"
         );
     }
 

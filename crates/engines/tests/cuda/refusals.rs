@@ -7,8 +7,8 @@ use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED};
 use super::double::Double;
 use super::{BYTES, allocate, double_of, refusal};
 
-/// A simulated driver's script, a memory and its size, the texts that the error must contain, and those that it must
-/// not.
+/// A simulated driver's script, a memory and its size, the texts that the error must contain, and the texts that it
+/// must not contain.
 type Case = (
     &'static str,
     (&'static MemoryEntry, &'static str, u64),
@@ -78,7 +78,7 @@ const CASES: [Case; 12] = [
         &["cuDevicePrimaryCtxRetain: an error (802)", "Xid"],
         &[],
     ),
-    // These limits are limits of the host, so they get other advice than the GPU's own failures.
+    // These limits belong to the host, so the advice differs from that for failures of the GPU.
     (
         "fail cuMemHostRegister_v2 2 1",
         (&CUDA_PINNED, "", BYTES),

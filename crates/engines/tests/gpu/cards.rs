@@ -1,6 +1,6 @@
 //! The driver functions that NICs need, tested on the GPUs of this machine without a NIC. If the driver reports that it
-//! exports memory, both kinds of memory can be exported as a dmabuf. If the driver requires it, writes of NICs can be
-//! flushed; AMD's runtime does not report this.
+//! exports memory, both kinds of memory can be exported as a dmabuf. If the driver reports that writes of NICs must be
+//! flushed, they can be flushed. AMD's runtime does not report this.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};

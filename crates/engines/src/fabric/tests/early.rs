@@ -61,7 +61,7 @@ fn arrivals(sides: &mut [Side], count: usize) -> Vec<u32> {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut reported = Vec::new();
     while reported.len() < count {
-        assert!(Instant::now() < deadline, "only {reported:?}");
+        assert!(Instant::now() < deadline, "only {reported:?} arrived");
         for (index, side) in sides.iter_mut().enumerate() {
             let mut done = [Completion::EMPTY; 4];
             let polled = side.engine.poll(&mut done).unwrap();

@@ -45,7 +45,10 @@ fn a_sleeper_over_tcp_is_woken_by_what_arrives() {
             assert_eq!(side.engine.poll(&mut done).unwrap(), 0);
         }
     }
-    assert!(!wakes(&mut sides[1], 20), "nothing comes");
+    assert!(
+        !wakes(&mut sides[1], 20),
+        "it woke although nothing arrived"
+    );
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::WriteImm), 1, false);
     let [near, far] = &mut sides;
     std::thread::scope(|scope| {
@@ -55,7 +58,7 @@ fn a_sleeper_over_tcp_is_woken_by_what_arrives() {
         while !sleeper.is_finished() {
             near.engine.poll(&mut [Completion::EMPTY; 1]).unwrap();
         }
-        assert!(sleeper.join().unwrap(), "it slept through");
+        assert!(sleeper.join().unwrap(), "the arrival did not wake it");
     });
     await_one(&mut sides, 1, Ending::Arrived);
 }

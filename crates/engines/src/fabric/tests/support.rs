@@ -80,7 +80,7 @@ pub(super) fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Si
     side_that(request, rank, peers, false)
 }
 
-/// A side that may sleep until completions come if `sleeps`, and otherwise only polls.
+/// A side with these peers. If `sleeps`, it can sleep until completions arrive; otherwise it only polls.
 pub(super) fn side_that(request: &OpenRequest<'_>, rank: u32, peers: &[u32], sleeps: bool) -> Side {
     let domains = open(request).unwrap();
     side_in(&*domains[0], rank, peers, sleeps)
@@ -175,7 +175,11 @@ pub(super) fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) 
         delivered,
     };
     let lane = side.engine.lane(&spec).unwrap();
-    assert_eq!(side.engine.lane(&spec).unwrap(), lane, "asked again");
+    assert_eq!(
+        side.engine.lane(&spec).unwrap(),
+        lane,
+        "resolving the lane again returned another lane"
+    );
     lane
 }
 

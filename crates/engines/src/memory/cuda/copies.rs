@@ -3,8 +3,8 @@
 //! The copies are large even if the operations compared with them are small. Small copies would be limited by the
 //! launch time instead of the memory. The copies cover the slices of the operations, including gaps in strided slices.
 //! If the slices are small, a cache of the GPU may hold them, so copies of memory larger than any cache are measured
-//! too. Each is measured with the driver's call on one stream and on several, and with our kernel if it may be used.
-//! The fastest of all is the bound.
+//! too. Each of these copies is measured with the driver's call on one stream and on several, and with our kernel if it
+//! may be used. The fastest result is the bound.
 //!
 //! Several GPUs start together and use the same methods in the same order. They share no memory, so it does not matter
 //! if a GPU starts its turn a little later.

@@ -31,8 +31,8 @@ pub(crate) struct GpuInUse {
     open_ns: u64,
 }
 
-/// Start times of drivers in this process, by vendor and library path. The longest time is kept, because loading a
-/// driver again takes almost no time. An engine may have loaded the driver before any memory is allocated.
+/// How long drivers took to start in this process, by vendor and library path. The longest duration is kept, because
+/// loading a driver again takes almost no time. An engine may have loaded the driver before any memory is allocated.
 static STARTS_NS: Mutex<BTreeMap<(&'static str, Option<OsString>), u64>> =
     Mutex::new(BTreeMap::new());
 
@@ -246,7 +246,7 @@ fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) 
     } = vendor;
     let visible = format!("{visible} selects the visible GPUs");
     let (what, why, how) = match count {
-        // No other number would help.
+        // If the process sees no GPU, no other number would help.
         0 => (
             format!("memory {memory}"),
             "this process sees no GPU".to_owned(),

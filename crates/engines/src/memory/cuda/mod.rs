@@ -8,8 +8,8 @@
 //! | `proof` | self-tests of a GPU's kernels against the host |
 //! | `copies` | copy rates within the GPU's memory |
 //!
-//! The GPU itself fills and compares the memory, by kernels in `tonnage_sys::cuda`. They are used only after a
-//! self-test against the host. If they fail it, bytes are copied through the host, and the report has the reason.
+//! The GPU itself fills and compares the memory, by kernels in `tonnage_sys::cuda`. The kernels are used only after a
+//! self-test against the host. If the test fails, bytes are copied through the host, and the report has the reason.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ pub(super) fn allocate(
     }))
 }
 
-/// Returns the error if allocating by virtual-memory handles fails, unless it fails for lack of memory.
+/// Returns the error for a failed allocation by virtual-memory handles. Lack of memory has another error.
 fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: format!("{ALLOC}={BY_HANDLES} of {}", gpu.name()),

@@ -44,8 +44,8 @@ pub(super) fn prove_copies(
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the self-test of its kernel failed: {failure}");
-    // Ranges with the same alignment at source and target, and ranges with different ones. If they differ, the kernel
-    // copies byte by byte.
+    // Ranges with the same alignment at source and target, and ranges with different ones. If the alignments differ,
+    // the kernel copies byte by byte.
     let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
     // On a GPU with many processors, each thread copies only one word of these ranges. With a single block, each thread
