@@ -95,7 +95,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Returns the sizes that are possible. Prints a line for each size that is skipped.
+/// Returns the sizes of at most `most` ranks, and prints a line for each larger size, which is skipped.
 fn up_to(most: u32, how: &str, sizes: &[u32]) -> Vec<u32> {
     let (taken, left): (Vec<u32>, Vec<u32>) = sizes.iter().partition(|ranks| **ranks <= most);
     for ranks in left {

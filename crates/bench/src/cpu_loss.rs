@@ -41,7 +41,7 @@ pub struct CpuLossMeter {
 struct IntervalSums {
     thread_ns: u64,
     wait_ns: u64,
-    /// Whether the kernel did not count the time of some thread.
+    /// True if there was a thread whose time the kernel did not count.
     is_partial: bool,
     /// Largest number of threads in an interval.
     threads: usize,

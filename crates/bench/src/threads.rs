@@ -23,8 +23,8 @@ type FollowerChannel<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
 /// Channels of a follower that has just started, and the channel on which it sends its thread ID.
 type StartedFollower<O, T, E> = (FollowerChannel<O, T, E>, Receiver<u32>);
 
-/// The leader's access to its followers. These carry out orders until this is dropped. `O` is the type of orders, `T`
-/// and `E` are those of results and errors.
+/// The leader's access to its followers. The followers carry out orders until this value is dropped. `O` is the type of
+/// orders, `T` and `E` are those of results and errors.
 pub struct Followers<O, T, E> {
     lines: Vec<FollowerChannel<O, T, E>>,
     /// IDs of the threads in the kernel.

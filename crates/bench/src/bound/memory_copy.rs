@@ -108,8 +108,8 @@ pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     rates
 }
 
-/// Adds the rates of another worker or rank, separately for each method and turn. Only copies at the same time are
-/// added up.
+/// Adds the rates of another worker or rank, separately for each method and turn. Only the rates of simultaneous copies
+/// are added up.
 pub fn add_rates(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     for other in others {
         let known = |rate: &&mut CopyRate| {

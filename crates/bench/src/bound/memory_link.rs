@@ -40,7 +40,7 @@ pub(super) fn within_devices(
     }
 }
 
-/// Returns the bound of the devices' links, if there is no other bound.
+/// Returns the bound of the devices' links, for a point without any other bound.
 pub(super) fn limit_of_device_links(
     point: &TransferPoint,
     opened: &Distinct<OpenMessage>,

@@ -73,8 +73,8 @@ impl CounterWatch<'_> {
     }
 
     /// Explains payload that did not cross the named interface. Ranks on one host reach each other over the loopback,
-    /// whichever address they use. The interface's counters don't prove otherwise, because other traffic can raise them
-    /// as much.
+    /// whichever address they use. The interface's counters don't prove otherwise, because other traffic can raise the
+    /// counters by as much.
     pub(super) fn explain_bypass(
         &self,
         reader: &GroupReader,

@@ -41,7 +41,7 @@ pub struct Cost {
     pub sent: f64,
     /// Median time of an exchange.
     pub wall_ns_p50: u64,
-    /// CPU time of the rank's process; 0 if rank 0 is in the same process and reports it.
+    /// CPU time of the rank's process; 0 if rank 0 is in the same process, because rank 0 then reports the time.
     pub cpu_ns: u64,
 }
 

@@ -253,8 +253,8 @@ fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
 }
 
 /// Checks every pacing and traffic: with all operations for each pacing, and some operations for other traffic. Then
-/// checks every lie about one operation. If that is the last operation on its slot, comparing only the last one would
-/// reveal the lie too.
+/// checks every lie about one operation. Such lies must be found here too, although comparing only the last operation
+/// on each slot can also reveal them.
 #[test]
 fn each_operation_is_compared_in_every_pacing_and_traffic() {
     let orders = [

@@ -236,8 +236,8 @@ fn a_stream_without_bytes_is_silent_and_an_early_end_is_an_error() {
     for direction in [StreamDirection::In, StreamDirection::Out] {
         let (near, far) = pair();
         drop(far);
-        // The time is so long that even a busy machine starts the thread before it ends. The error ends the call at
-        // once.
+        // The interval is so long that the thread starts before its end even on a busy machine. The error then ends the
+        // call at once.
         let window = StreamInterval::new(clock.now_ns(), 1, 20_000_000_000, 0);
         let streams = vec![stream(near, direction)];
         let error = pump(streams, &window, &clock, WaitMethod::Polling).unwrap_err();

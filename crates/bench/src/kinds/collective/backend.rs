@@ -122,7 +122,7 @@ pub struct CallOrder<'a> {
     pub align: bool,
     /// Whether the result of the last iteration is checked afterwards.
     pub is_checked: bool,
-    /// Function called with each iteration's number before the iteration, outside its time.
+    /// Function that is called before each iteration with the iteration's number, outside the iteration's time.
     pub before: &'a mut dyn FnMut(u64) -> Result<()>,
     /// Receives the start and end of each iteration. Its capacity suffices for all of them.
     pub spans: &'a mut Vec<CallSpan>,

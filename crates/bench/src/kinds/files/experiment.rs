@@ -323,7 +323,8 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Registers the removal of this rank's files as an exit hook. The process may end while its main thread is stuck.
+    /// Registers the removal of this rank's files as an exit hook, because the process may end while its main thread is
+    /// stuck.
     pub(super) fn register_cleanup(&self) {
         let mut made = self.made.clone();
         self.rank.set_exit_hook(move || made.remove_all());

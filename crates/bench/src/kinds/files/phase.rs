@@ -231,7 +231,7 @@ impl Experiment<'_> {
         if job.phase != Phase::Mixed {
             return Ok(());
         }
-        // A mixed phase overwrites existing data, so these must not be another user's.
+        // A mixed phase overwrites data, so the file must be one that tonnage wrote or that the user named as existing.
         let judged = if point.existing {
             Ok(Inode::at(&job.path))
         } else {
@@ -357,7 +357,7 @@ impl Experiment<'_> {
             .rank
             .aligned_start("start of a phase", DEADLINES.phase)?;
         let clock = self.settings.clock;
-        // The phase may begin long after its trial began.
+        // The phase may begin long after its trial began, so the clock is synchronized again.
         clock.follow();
         let pending_id = self
             .made

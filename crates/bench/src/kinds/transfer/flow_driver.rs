@@ -238,7 +238,7 @@ impl<'a> FlowDriver<'a> {
         Ok(progress)
     }
 
-    /// Serves peers until the aligned start. A peer's clock may let it begin a moment earlier.
+    /// Serves peers until the aligned start. By its own clock, a peer may begin a moment earlier.
     pub(super) fn await_start(&mut self, idle: &IdlePolicy, start_ns: u64) -> Result<()> {
         let clock = self.port.clock;
         self.port.keep_awake(true);

@@ -20,7 +20,7 @@ use search::OptionSearch;
 use tonnage_plan::tune::TunePoint;
 use tonnage_record::{Body, Record, TuneBody};
 
-/// The `tune` kind. A point opens its engines itself. It has a canary, as a transfer has. All other parts of a transfer
+/// The `tune` kind. A point opens its engines itself. It has a canary, like a transfer. The bound and the proof of path
 /// belong to the winner's final run.
 #[derive(Default)]
 pub struct Tunes;

@@ -11,7 +11,8 @@ use tonnage_units::lock::lock;
 use super::lie::Lie;
 use super::{Worker, unknown};
 
-/// Time that a target gets to look at an arrival, and longest time that it may take to poll the arrival.
+/// Time that a target gets to check an arrival. It is also the longest time until the target must have polled the
+/// arrival.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 

@@ -239,7 +239,8 @@ impl Worker {
             }
         }
         if lie == Some(Lie::Again) {
-            // This comes before the notification. After the target's comparison, bytes would leave no trace.
+            // The repeated delivery must land before the notification. After the target has compared its bytes, it
+            // would leave no trace.
             self.land_again()?;
         }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {

@@ -120,8 +120,8 @@ impl NativeBackend {
         })
     }
 
-    /// Returns the time of the shortest of several calls with the prepared candidate. A call takes as long as on its
-    /// slowest rank. Ends early if the candidate is much slower than `best_ns`, the best time so far.
+    /// Returns the time of the shortest of several calls with the prepared candidate. The time of a call is the time on
+    /// its slowest rank. Ends early if the candidate is much slower than `best_ns`, the best time so far.
     fn shortest_call_ns(
         &mut self,
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -139,7 +139,7 @@ impl NativeBackend {
                 align: true,
                 is_checked: false,
                 // Inputs are written only before the first call, because writing long inputs takes longer than a call.
-                // Values may grow, but there are only a few calls.
+                // Values may grow from call to call, but there are too few calls for an overflow.
                 before: &mut |_| match tried {
                     0 => fill(&buffers),
                     _ => Ok(()),
