@@ -126,7 +126,7 @@ impl<B> std::ops::Deref for TypedRecord<'_, B> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedRow {
-    /// The machine of the figures, and anything else that a reader must know.
+    /// The machine on which the figures were measured, and anything else that a reader must know.
     pub what: String,
     /// Headers, as tables print them, with the published units.
     pub columns: Vec<String>,

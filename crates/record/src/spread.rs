@@ -159,8 +159,8 @@ impl GeometricSpread {
         })
     }
 
-    /// Returns whether the interval reaches at most `fraction` of the mean above the mean. Its lower part is always
-    /// shorter. Always false with fewer than three `trials`.
+    /// Returns whether the part of the interval above the mean is at most `fraction` of the mean. The part below the
+    /// mean is always shorter. Always false with fewer than three `trials`.
     pub fn is_narrow(&self, trials: usize, fraction: f64) -> bool {
         let narrow = |high: f64| high <= self.mean * (1.0 + fraction);
         trials >= CONFIDENCE_TRIALS_MIN && self.high.is_some_and(narrow)

@@ -55,7 +55,7 @@ pub fn all_figures() -> Vec<&'static Figure> {
     )
 }
 
-/// Keeps the first of all figures with the same field.
+/// Keeps only the first one of figures that have the same field.
 pub fn distinct_figures(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Figure> {
     let mut kept: Vec<&Figure> = Vec::new();
     for figure in figures {

@@ -316,9 +316,9 @@ pub struct BatchPhase {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialDirections {
-    /// Operations of the first ranks of the pairs.
+    /// Operations that the first rank of each pair initiates.
     pub forward: TrialDirection,
-    /// Operations of the second ranks of the pairs.
+    /// Operations that the second rank of each pair initiates.
     pub back: TrialDirection,
 }
 
@@ -338,9 +338,9 @@ pub struct TrialDirection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Directions {
-    /// Operations of the first ranks of the pairs.
+    /// Operations that the first rank of each pair initiates.
     pub forward: PairDirection,
-    /// Operations of the second ranks of the pairs.
+    /// Operations that the second rank of each pair initiates.
     pub back: PairDirection,
 }
 

@@ -94,7 +94,7 @@ pub struct IntervalExtremes {
     pub fastest_operations: u64,
 }
 
-/// Consecutive intervals in which a client moved nothing although it had not finished its part.
+/// Consecutive intervals in which a client moved nothing although it still had operations to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standstill {
