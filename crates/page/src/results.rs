@@ -25,7 +25,8 @@ pub(crate) struct ResultPart {
     pub(crate) body: Markup,
 }
 
-/// Results in the order of the records, each side of a comparison separately. Adds the columns shown to `columns`.
+/// Results in the order of the records, each side of a comparison separately. Inserts the names of all shown columns
+/// into `columns`.
 pub(crate) fn results(
     records: &[Record],
     numbers: Numbers,

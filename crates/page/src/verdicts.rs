@@ -34,7 +34,7 @@ pub(crate) fn compared(
     }
 }
 
-/// Hosts compared with the baseline in this file: the reason of the verdict, and a row per figure.
+/// Hosts compared with the baseline in this file: the reason for the verdict, and a row per figure.
 pub(crate) fn against_baseline(
     check: &RecordsCheck,
     file: &str,
