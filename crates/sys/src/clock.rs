@@ -21,7 +21,7 @@ const RATE_SHIFT: u32 = 54;
 /// How long the first calibration compares the counter with the kernel's clock; [`Clock::follow`] extends the interval.
 const CALIBRATION_NS: u64 = 10_000_000;
 
-/// An interrupted calibration is repeated for twice the time, up to this maximum. If all of them are interrupted,
+/// An interrupted calibration is repeated for twice the time, up to this maximum. If every attempt is interrupted,
 /// `clock_gettime` is used.
 const CALIBRATION_NS_MAX: u64 = 1_000_000_000;
 

@@ -175,7 +175,7 @@ impl From<OutOfRange> for LibraryError {
     }
 }
 
-/// For callers with errors that contain a text.
+/// Lets callers include the message in errors of their own.
 impl From<LibraryError> for String {
     fn from(error: LibraryError) -> Self {
         error.to_string()
@@ -186,7 +186,7 @@ impl From<LibraryError> for String {
 mod tests {
     use super::*;
 
-    /// A result of this size is returned in registers, which posts and polls rely on for speed.
+    /// Posts and polls are fast only if their results fit into registers.
     #[test]
     fn an_error_is_one_pointer() {
         assert_eq!(size_of::<LibraryError>(), size_of::<usize>());

@@ -21,7 +21,8 @@ const LAUNCHERS: [&str; 9] = [
 /// Limit of the walk up the process tree, far above any real distance to a launcher.
 const GENERATIONS_MAX: usize = 32;
 
-/// Returns the folder above the `bin` of the nearest mpirun, or its helper, among this process's ancestors.
+/// Returns the installation folder of the nearest mpirun (or helper of mpirun) among this process's ancestors. It is
+/// the folder above the program's `bin`.
 ///
 /// `None` if there is none, or if the system hides an ancestor's program, as it does for another user's process.
 pub fn prefix() -> Option<PathBuf> {

@@ -139,7 +139,7 @@ optional! {
 /// The initialised library. It is shut down when this is dropped.
 pub struct Nvml {
     calls: NvmlCalls,
-    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
+    // The library that the calls belong to. It stays loaded even after this handle is dropped.
     _library: SharedLibrary,
 }
 

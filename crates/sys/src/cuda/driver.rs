@@ -234,7 +234,7 @@ fn reason(why: &[(String, String)]) -> String {
 #[derive(Debug)]
 pub(crate) struct DriverLibrary {
     pub(crate) driver: &'static GpuDriver,
-    // Dropping the handle does not unload the library; it is kept for later look-ups.
+    // Kept for later look-ups. The library stays loaded even after this handle is dropped.
     pub(crate) file: SharedLibrary,
     /// The interface version that the library serves; `None` if it does not report one.
     pub(crate) version: Option<CudaVersion>,
@@ -245,7 +245,7 @@ pub(crate) struct DriverLibrary {
 pub(crate) type Introduced = (&'static CStr, i32, i32);
 
 impl DriverLibrary {
-    /// Asks for the version first: messages about missing calls contain it.
+    /// Asks for the version first, because messages about missing calls contain the version.
     fn new(driver: &'static GpuDriver, file: SharedLibrary) -> Self {
         let version =
             file.symbol_without_version(driver.version_call)

@@ -40,7 +40,7 @@ type BytesCall = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 #[derive(Debug)]
 pub(super) struct HipCompiler {
     calls: HiprtcCalls,
-    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
+    // The library that the calls belong to. It stays loaded even after this handle is dropped.
     _library: DriverLibrary,
 }
 

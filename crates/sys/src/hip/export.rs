@@ -41,7 +41,7 @@ pub(super) struct RocrExport {
     calls: RocrCalls,
     /// The call that describes the results of `calls`.
     status: Option<StatusCalls>,
-    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
+    // The library that the calls belong to. It stays loaded even after this handle is dropped.
     _library: SharedLibrary,
 }
 

@@ -68,7 +68,7 @@ pub struct CmEvent {
     pub kind: CmEventKind,
     /// The library's name for the event.
     pub name: String,
-    /// A negative error number, or the reason of a rejection; 0 for neither.
+    /// A negative error number, or the reason of a rejection; 0 if the event has neither.
     pub status: i32,
     /// The identifier; `None` if it is closed.
     pub about: Option<CmHandle>,

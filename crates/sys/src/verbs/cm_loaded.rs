@@ -36,7 +36,7 @@ functions! { pub(super) Calls by Versioned:
 pub struct Librdmacm {
     pub(super) calls: Calls,
     path: String,
-    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
+    // The library that the calls belong to. It stays loaded even after this handle is dropped.
     _library: SharedLibrary,
 }
 

@@ -62,7 +62,7 @@ functions! { pub(super) ExtendedCalls by Versioned:
 pub struct Libibverbs {
     pub(super) calls: Calls,
     path: String,
-    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
+    // The library that the calls belong to. It stays loaded even after this handle is dropped.
     pub(super) library: SharedLibrary,
 }
 

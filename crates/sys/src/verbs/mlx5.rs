@@ -32,7 +32,7 @@ pub struct Libmlx5 {
     pub(super) calls: Calls,
     pub(super) verbs: ExtendedCalls,
     path: String,
-    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
+    // The library that the calls belong to. It stays loaded even after this handle is dropped.
     _library: SharedLibrary,
 }
 

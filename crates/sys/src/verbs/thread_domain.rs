@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Compares the calls' distances before the open device with those in the header of rdma-core 44.
+    /// Each call must lie as far before the open device as in the header of rdma-core 44.
     #[test]
     fn calls_lie_where_the_header_has_them() {
         let before = |offset: usize| size_of::<verbs_context>() - offset;

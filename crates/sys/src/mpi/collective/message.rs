@@ -11,7 +11,7 @@ use crate::error::LibraryError;
 const TAG: c_int = 0;
 
 impl Communicator {
-    /// Sends elements to a rank. Returns when the memory may be modified, possibly before the elements arrive.
+    /// Sends elements to a rank, and waits until the memory may be modified. The elements may arrive later.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce`], or a rank that is not in the group.
