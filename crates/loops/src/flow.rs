@@ -63,7 +63,7 @@ impl Flow {
         }
     }
 
-    /// Advances past operations that were carried out elsewhere.
+    /// Advances past operations that an engine carried out in a trial of its own.
     pub fn skip(&mut self, operations: u64) {
         self.walk.skip(operations);
         self.issued += operations;

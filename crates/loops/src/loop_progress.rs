@@ -24,7 +24,7 @@ pub struct LoopProgress {
     answered: AtomicU64,
     /// Latencies that the worker has handed over.
     latencies: Mutex<HandedOverLatencies>,
-    /// Progress of a trial that is carried out elsewhere, while it runs.
+    /// Progress of a running trial that the engine itself carries out, without the loop.
     followed: Mutex<Option<FollowedTrial>>,
 }
 
@@ -37,7 +37,7 @@ struct HandedOverLatencies {
     taken: LatencyHistogram,
 }
 
-/// A trial that is carried out elsewhere.
+/// A trial that the engine itself carries out.
 #[derive(Debug)]
 struct FollowedTrial {
     progress: Arc<dyn CarriedProgress>,
@@ -62,7 +62,7 @@ impl LoopProgress {
         *lock(&self.followed) = None;
     }
 
-    /// From now on, reports the progress of a trial that is carried out elsewhere.
+    /// From now on, reports the progress of a trial that the engine itself carries out.
     pub fn follow(&self, progress: Arc<dyn CarriedProgress>) {
         let told = Vec::new();
         *lock(&self.followed) = Some(FollowedTrial { progress, told });

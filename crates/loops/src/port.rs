@@ -170,7 +170,7 @@ impl<'a> Port<'a> {
         self.stop
     }
 
-    /// Records how many operations were in flight in a trial that was carried out elsewhere.
+    /// Records how many operations were in flight in a trial that the engine itself carried out.
     pub fn note_in_flight(&mut self, most: u64) {
         self.most_in_flight = self.most_in_flight.max(most);
     }

@@ -44,7 +44,7 @@ pub struct ThreadTask<'a> {
     pub buffers: BufferLayout,
     /// The thread's clock.
     pub clock: Clock,
-    /// Common start of all threads and ranks.
+    /// Start time of the phase, the same for all threads and ranks.
     pub start_ns: u64,
     /// Time of the stonewall, if any. Transfers that end by this time are counted separately.
     pub wall_ns: Option<u64>,
