@@ -117,7 +117,7 @@ pub(crate) struct EndingPeer {
     quiet_polls: u32,
 }
 
-/// The operations of a batch for which the engine had no room.
+/// A batch, with some operations not posted yet, because the engine had no room.
 pub(crate) struct UnpostedBatch {
     pub(crate) slot: u32,
     pub(crate) ops: Vec<Op>,
