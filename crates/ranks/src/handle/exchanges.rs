@@ -64,9 +64,9 @@ pub struct RankGroup {
 }
 
 impl RankGroup {
-    /// Creates a group from ranks in ascending order. `turn` is above 0 and distinguishes group collectives. It must be
-    /// unique among those that the members, or ranks between them in the tree, enter before the next collective of all
-    /// ranks.
+    /// Creates a group from ranks in ascending order. `turn` is above 0 and distinguishes group collectives. Until the
+    /// next collective of all ranks, no member may enter two group collectives with the same `turn`. The same holds
+    /// for ranks between the members in the tree.
     pub fn new(turn: u64, members: impl IntoIterator<Item = u32>) -> Self {
         let members = RankSet::from_ranks(members);
         Self { members, turn }

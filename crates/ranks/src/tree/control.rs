@@ -247,8 +247,8 @@ impl ControlThread {
         self.close_late_join();
         let is_root_lost = matches!(cause, EndCause::Lost { rank: 0, .. });
         if is_from_peer && !node.settings.supervised && is_root_lost {
-            // The neighbour that lost rank 0 reports the loss, so this rank does not. If this rank is rank 0, it was
-            // stopped and resumed too late. Ranks further down only pass the announcement on.
+            // The neighbour that lost rank 0 reports the loss, so this rank does not. This rank may even be rank 0, if
+            // it was stopped and resumed too late. Ranks further down only pass the announcement on.
             self.shared.claim_report();
         }
         node.announce_end(cause);
