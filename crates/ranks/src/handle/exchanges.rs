@@ -31,8 +31,8 @@ pub struct PendingCollective {
 }
 
 impl PendingCollective {
-    /// Returns whether `finish` would return at once. This is one atomic load, so a timed loop may call it between
-    /// operations.
+    /// Returns whether [`Rank::finish_barrier`] would return at once. This is one atomic load, so a timed loop
+    /// may call it between operations.
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
     }
@@ -191,7 +191,7 @@ impl Rank {
     /// Waits until every rank has arrived.
     pub fn barrier(&mut self, what: &str, deadline: Duration) -> Result<()> {
         let pending = self.start_barrier(what)?;
-        self.finish(pending, deadline)
+        self.finish_barrier(pending, deadline)
     }
 
     /// Enters a barrier without waiting for the other ranks.
@@ -200,7 +200,7 @@ impl Rank {
     }
 
     /// Waits until a started barrier is complete.
-    pub fn finish(&mut self, pending: PendingCollective, deadline: Duration) -> Result<()> {
+    pub fn finish_barrier(&mut self, pending: PendingCollective, deadline: Duration) -> Result<()> {
         self.wait(pending, deadline).map(|_| ())
     }
 
@@ -311,7 +311,7 @@ impl Rank {
         Ok((self.local_ns(start_ns), merge_entries(merged)?))
     }
 
-    /// Enters a group's barrier without waiting for the other members. [`Rank::finish`] waits for them.
+    /// Enters a group's barrier without waiting for the other members. [`Rank::finish_barrier`] waits for them.
     pub fn start_group_barrier(
         &mut self,
         circle: &RankGroup,

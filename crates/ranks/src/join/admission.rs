@@ -114,7 +114,7 @@ pub(super) fn admit(
         // Under a supervisor, it is enough that rank 0 ends. A launcher's late ranks would wait for rank 0 to start, so
         // they are sent the reason.
         if has_latecomers {
-            failure = report_failure(failure.error, joiner);
+            failure = print_join_failure(failure.error, joiner);
             let cause = me.failure_cause(&failure.error);
             tell_latecomers(&mut handshakes, signals, &cause, identity.size as usize);
         }
@@ -123,7 +123,7 @@ pub(super) fn admit(
     }
     let outcome = gather_members(joiner, &conditions, signals, &mut handshakes, &mut members)
         .and_then(|()| assign_parents(joiner, &mut members))
-        .map_err(|error| report_failure(error, joiner));
+        .map_err(|error| print_join_failure(error, joiner));
     if let Err(failure) = &outcome {
         let cause = me.failure_cause(&failure.error);
         for member in &mut members {
@@ -169,7 +169,7 @@ pub(super) fn admit(
 /// Prints a failure to join before the other ranks learn about it. When they learn about it, they end without a
 /// message, and a launcher may kill this process as soon as one rank has ended. If this process may not be ended here,
 /// the caller prints the failure instead.
-fn report_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
+fn print_join_failure(error: Error, joiner: Joiner<'_>) -> RankFailure {
     let error = with_interrupted_rank(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;
     if is_told {

@@ -21,7 +21,7 @@ use tonnage_units::Result;
 /// Ranks that were started in some way, identified by their numbers.
 pub trait RankProcesses {
     /// Handles the pending events of all ranks. The supervisor calls it before it queries the ranks.
-    fn refresh(&mut self) {}
+    fn handle_events(&mut self) {}
 
     /// Returns how a rank has ended; `None` while it runs.
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>>;

@@ -167,7 +167,7 @@ impl<S: RankProcesses> Supervisor<S> {
     }
 
     fn reap(&mut self) -> Result<()> {
-        self.spawn.refresh();
+        self.spawn.handle_events();
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
             if rank.ended.is_some() {
                 continue;

@@ -56,11 +56,11 @@ fn a_circle_may_be_of_all() {
     run_and_close(4, |rank| {
         let all = RankGroup::new(1, 0..4);
         let pending = rank.start_group_barrier(&all, "all").unwrap();
-        rank.finish(pending, SOON).unwrap();
+        rank.finish_barrier(pending, SOON).unwrap();
         let few = RankGroup::new(1, [1, 2]);
         if few.contains(rank.id()) {
             let pending = rank.start_group_barrier(&few, "few").unwrap();
-            rank.finish(pending, SOON).unwrap();
+            rank.finish_barrier(pending, SOON).unwrap();
         }
     });
 }
@@ -75,7 +75,7 @@ fn a_rank_missing_in_a_group_is_named() {
         if rank.id() == 41 {
             let pending = rank.start_group_barrier(&few, "turn").unwrap();
             let waited = Duration::from_millis(200);
-            return rank.finish(pending, waited).unwrap_err();
+            return rank.finish_barrier(pending, waited).unwrap_err();
         }
         rank.barrier("all", SOON).unwrap_err()
     }) {
@@ -99,7 +99,7 @@ fn ranks_waiting_for_their_turn_learn_of_a_lost_rank() {
             return rank.barrier("all", SOON).unwrap_err();
         }
         let pending = rank.start_group_barrier(&few, "turn");
-        let met = pending.and_then(|pending| rank.finish(pending, SOON));
+        let met = pending.and_then(|pending| rank.finish_barrier(pending, SOON));
         met.unwrap_err()
     }) {
         assert!(error.to_string().contains("gone"), "{error}");

@@ -191,7 +191,7 @@ fn pending_exchanges_finish_in_any_order() {
             .all_gather("second", vec![rank.id() as u8], SOON)
             .unwrap();
         assert_eq!(all.concat(), [0, 1, 2, 3, 4]);
-        rank.finish(barrier, SOON).unwrap();
+        rank.finish_barrier(barrier, SOON).unwrap();
         let early = rank.start_barrier("third").unwrap();
         if rank.id() != 3 {
             sleep(Duration::from_millis(50));
@@ -201,7 +201,7 @@ fn pending_exchanges_finish_in_any_order() {
             assert!(since.elapsed() < SOON);
             std::thread::yield_now();
         }
-        rank.finish(early, Duration::ZERO).unwrap();
+        rank.finish_barrier(early, Duration::ZERO).unwrap();
     });
 }
 

@@ -101,7 +101,8 @@ impl ControlThread {
         let node = Arc::clone(&self.node);
         {
             let mut node = lock(&node);
-            node.start();
+            node.handle_early_messages();
+            node.send_first_messages();
             // A signal may have arrived while the ranks were joining.
             self.take_signals(&mut node);
             if node.main_waits {
@@ -125,7 +126,7 @@ impl ControlThread {
         self.report_for_root(&mut node);
         say_goodbye(&mut node);
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
-            self.end_process(&node);
+            self.exit_process(&node);
         }
         // The main thread may still run for a while, but must not use the connections.
         node.links.clear();
@@ -335,7 +336,7 @@ impl ControlThread {
     }
 
     /// Ends the process, because the main thread has not ended. It may be stuck inside a library.
-    fn end_process(&self, node: &TreeNode) {
+    fn exit_process(&self, node: &TreeNode) {
         let Some(cause) = self.shared.cause() else {
             return;
         };

@@ -176,10 +176,14 @@ impl TreeNode {
         Ok((Arc::new(Mutex::new(node)), tree.door))
     }
 
-    /// Handles the messages that arrived while the ranks joined, and sends the first own messages.
-    pub(crate) fn start(&mut self) {
-        // Messages that directly followed those of joining were already read, but not handled.
+    /// Handles the messages that arrived while the ranks joined. Those that directly followed the messages of joining
+    /// were already read, but not handled.
+    pub(crate) fn handle_early_messages(&mut self) {
         self.receive_from_all();
+    }
+
+    /// Asks for the parent's clock, publishes the own one if it is known, and sends the first heartbeats.
+    pub(crate) fn send_first_messages(&mut self) {
         self.ask_clock();
         self.publish_clock();
         self.send_to_all(&MessageHead::Beat, &[]);

@@ -59,7 +59,7 @@ impl RankWorkers<'_, '_> {
         self.followers.order(|_| ThreadOrder::Trial(*schedule))?;
         let driven = self.state.drive(0, &mut self.own, schedule);
         let deadline = Instant::now() + trial_deadline(schedule.length);
-        self.serve_peers(deadline, SharedTrialState::all_driven)?;
+        self.serve_peers(deadline, SharedTrialState::all_done_driving)?;
         driven
     }
 
@@ -125,7 +125,7 @@ impl RankWorkers<'_, '_> {
         if !points.iter().any(is_needed) {
             let pending = self.rank.start_group_barrier(group, WHAT)?;
             self.serve_peers(deadline, |_| pending.is_done())?;
-            self.rank.finish(pending, time_left(deadline))?;
+            self.rank.finish_barrier(pending, time_left(deadline))?;
             return Ok(vec![ExpectedOperations::default(); workers]);
         }
         let (rank, issued) = (self.rank.id(), self.state.issued());
@@ -185,7 +185,7 @@ impl RankWorkers<'_, '_> {
         self.followers.order(|_| ThreadOrder::Close)?;
         let closed = self.own.close();
         self.own
-            .poll_until(|| state.all_driven() || state.has_failed())?;
+            .poll_until(|| state.all_done_driving() || state.has_failed())?;
         state.check_failed()?;
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
@@ -194,7 +194,7 @@ impl RankWorkers<'_, '_> {
         self.own
             .poll_until(|| is_late() || state.has_failed() || pending.is_done())?;
         state.check_failed()?;
-        self.rank.finish(pending, time_left(deadline))?;
+        self.rank.finish_barrier(pending, time_left(deadline))?;
         state.finish(Vec::new());
         self.followers.collect().map(drop)
     }

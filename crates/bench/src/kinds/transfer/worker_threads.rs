@@ -108,7 +108,7 @@ impl SharedTrialState {
     }
 
     /// Returns whether all workers of this rank have driven their flows.
-    pub fn all_driven(&self) -> bool {
+    pub fn all_done_driving(&self) -> bool {
         self.driving.load(Ordering::Acquire) == 0
     }
 
@@ -137,8 +137,8 @@ impl SharedTrialState {
         self.sleepers.wake();
     }
 
-    /// Returns the operations that this rank's workers have issued. They are complete when [`Self::all_driven`] returns
-    /// true.
+    /// Returns the operations that this rank's workers have issued. They are complete when
+    /// [`Self::all_done_driving`] returns true.
     pub fn issued(&self) -> Vec<IssuedOperations> {
         lock(&self.issued).clone()
     }
@@ -313,7 +313,7 @@ mod tests {
         let is_over = || state.over.load(Ordering::Acquire);
         type Tells<'a> = (&'a (dyn Fn() -> bool + Sync), &'a (dyn Fn() + Sync));
         let each: [Tells; 3] = [
-            (&|| state.all_driven(), &|| state.has_driven()),
+            (&|| state.all_done_driving(), &|| state.has_driven()),
             (&is_over, &|| state.finish(Vec::new())),
             (&|| state.has_failed(), &|| state.fail("it failed".into())),
         ];

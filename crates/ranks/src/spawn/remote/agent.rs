@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
-use super::children::Children;
+use super::children::RankChildren;
 use super::messages::{
     AgentHello, AgentOrder, AgentReport, HostAddress, ProgramBuild, StartOrder, decode_line,
     write_line,
@@ -90,7 +90,7 @@ struct Agent {
     program: AgentProgram,
     reports: Arc<ReportSender>,
     trials: Option<ReachabilityListeners>,
-    children: Children,
+    children: RankChildren,
 }
 
 /// Runs as the agent of this host until the end. Call it from the main thread, because the ranks end when that thread
@@ -130,7 +130,7 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     })?;
     let telling = Arc::clone(&reports);
     let mut agent = Agent {
-        children: Children::new(Arc::new(move |report| telling.send(report))),
+        children: RankChildren::new(Arc::new(move |report| telling.send(report))),
         program,
         reports,
         trials: None,

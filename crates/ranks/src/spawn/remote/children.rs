@@ -32,7 +32,7 @@ const LAST_LINES_MAX: Duration = Duration::from_secs(30);
 pub(super) type ReportFn = Arc<dyn Fn(AgentReport) + Send + Sync>;
 
 /// One rank.
-struct Child {
+struct RankChild {
     pid: Pid,
     /// How the child ended. Once this is set, the child's PID may belong to another process.
     ended: Arc<Mutex<Option<RankExit>>>,
@@ -47,13 +47,13 @@ struct OutputReader {
 }
 
 /// The ranks of this host.
-pub(super) struct Children {
+pub(super) struct RankChildren {
     first: u32,
-    all: Vec<Child>,
+    all: Vec<RankChild>,
     tell: ReportFn,
 }
 
-impl Children {
+impl RankChildren {
     /// Creates the list, without ranks.
     pub(super) fn new(tell: ReportFn) -> Self {
         Self {
@@ -130,7 +130,7 @@ impl Children {
         })?;
         let pid = i32::try_from(process.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| Error::Failed(format!("rank {rank} has no process number")))?;
-        let child = Child {
+        let child = RankChild {
             pid,
             ended: Arc::new(Mutex::new(None)),
         };
@@ -147,7 +147,7 @@ impl Children {
     fn follow(
         &self,
         rank: u32,
-        child: &Child,
+        child: &RankChild,
         process: &mut std::process::Child,
         records: Option<PipeReader>,
     ) -> Result<()> {
@@ -227,13 +227,13 @@ impl Children {
 
     /// Returns the PIDs of the ranks that did not end with code 0.
     pub(super) fn lost_pids(&self) -> impl Iterator<Item = u32> {
-        let lost = |child: &&Child| *lock(&child.ended) != Some(RankExit::Code(0));
+        let lost = |child: &&RankChild| *lock(&child.ended) != Some(RankExit::Code(0));
         let all = self.all.iter().filter(lost);
         all.map(|child| child.pid.as_raw_nonzero().get().unsigned_abs())
     }
 }
 
-impl Child {
+impl RankChild {
     fn send(&self, signal: Signal) {
         let ended = lock(&self.ended);
         if ended.is_none()

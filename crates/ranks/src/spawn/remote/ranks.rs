@@ -237,7 +237,7 @@ impl<A: OutputReceiver> RemoteRanks<A> {
 }
 
 impl<A: OutputReceiver> RankProcesses for RemoteRanks<A> {
-    fn refresh(&mut self) {
+    fn handle_events(&mut self) {
         while let Some((host, heard)) = self.party.next_event(Duration::ZERO) {
             self.handle_event(host, heard);
         }
