@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::time_limit::TimeLimit;
 use tonnage_machine::AffinityGuard;
 use tonnage_machine::kernel_files::Tree;
-use tonnage_machine::socket_paths::open_sockets;
+use tonnage_machine::tcp_paths::open_sockets;
 use tonnage_plan::Planned;
 use tonnage_ranks::Rank;
 use tonnage_record::{Canary, Outcome, Record, published};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::json::Json;
-use tonnage_machine::socket_paths::{SocketPath, paths};
+use tonnage_machine::tcp_paths::{SocketPath, paths};
 use tonnage_ranks::Rank;
 use tonnage_record::network_path::{NETWORK_PATHS_MAX, NetworkPath};
 use tonnage_units::{Reduce, number_list};

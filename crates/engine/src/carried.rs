@@ -35,7 +35,7 @@ pub trait TrialCarrier {
     ///
     /// # Errors
     /// If an operation fails, nothing completes for too long, or the run was stopped.
-    fn carry_out(&mut self, order: &CarriedOrder<'_>) -> Result<CarriedTrial>;
+    fn carry_out(&mut self, order: &CarriedOrder<'_>) -> Result<CarriedOutcome>;
     /// Returns the latencies of the last order.
     ///
     /// # Errors
@@ -99,14 +99,14 @@ pub struct CarriedFlow {
 
 /// Outcome of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CarriedTrial {
+pub struct CarriedOutcome {
     /// Number of operations issued for each flow. All of them have completed.
     pub issued: Vec<u64>,
     /// The largest number of operations in flight at once.
     pub in_flight_max: u64,
 }
 
-impl CarriedTrial {
+impl CarriedOutcome {
     /// Number of operations of all flows.
     pub fn operations(&self) -> u64 {
         self.issued.iter().sum()
@@ -118,11 +118,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_has_the_operations_of_all_flows() {
-        let trial = CarriedTrial {
+    fn an_outcome_has_the_operations_of_all_flows() {
+        let outcome = CarriedOutcome {
             issued: vec![3, 4],
             in_flight_max: 2,
         };
-        assert_eq!(trial.operations(), 7);
+        assert_eq!(outcome.operations(), 7);
     }
 }

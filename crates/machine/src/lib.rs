@@ -13,7 +13,7 @@
 //! | [`mounts`] | mounts that hold files |
 //! | [`pages`] | huge pages |
 //! | [`counters`] | counters of devices and of TCP |
-//! | [`socket_paths`] | interface, queueing discipline, congestion control and buffers of open TCP sockets |
+//! | [`tcp_paths`] | interface, queueing discipline, congestion control and buffers of open TCP sockets |
 //! | [`fabric`] | choice of the libfabric |
 //! | [`host_local`] | network interfaces that lead to no other host |
 //! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
@@ -37,7 +37,7 @@ pub mod mounts;
 pub mod pages;
 pub mod pair_placement;
 pub mod placement;
-pub mod socket_paths;
+pub mod tcp_paths;
 pub mod topology;
 pub mod variables;
 

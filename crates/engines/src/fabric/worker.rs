@@ -471,7 +471,7 @@ impl Engine for FabricWorker {
     }
 
     fn settle(&mut self, trying: bool) -> bool {
-        self.card_regions.begin(trying);
+        self.card_regions.begin_point(trying);
         true
     }
 

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tonnage_sys::cuda::{CardWrites, CudaContext, WritesOrdering};
+use tonnage_sys::cuda::{CudaContext, NicWriteFlush, WritesOrdering};
 use tonnage_units::Result;
 
 use crate::memory::cuda_region::gpu_failed;
@@ -28,7 +28,7 @@ const ENDED: &str = "when peers' plain writes have ended";
 /// Whether a flush is needed before a GPU sees arrived bytes.
 enum FlushNeed {
     /// A flush is required, and this driver call does it.
-    Flushing(CardWrites),
+    Flushing(NicWriteFlush),
     /// A flush is required, but the driver does not support it.
     Lacking,
     /// A flush is not required, or not known to be required.
@@ -54,7 +54,8 @@ impl NicArrivals {
                 FlushNeed::Nothing,
                 "not done: left to the owner of the memory".to_owned(),
             ),
-            Some((context, WritesOrdering::Flushed)) => match CardWrites::into_memory_of(context) {
+            Some((context, WritesOrdering::Flushed)) => match NicWriteFlush::for_memory_of(context)
+            {
                 Ok(writes) => (
                     FlushNeed::Flushing(writes),
                     "by cuFlushGPUDirectRDMAWrites".to_owned(),
@@ -109,7 +110,7 @@ impl NicArrivals {
     }
 
     /// Begins a point. From then on, the description and the remark are only about arrivals of this point.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin_point(&self) {
         self.was_due.iter().for_each(|due| due.set(false));
     }
 

@@ -153,11 +153,11 @@ impl NicRegions {
         self.flush_at(engine, FlushMoment::WritesEnded)
     }
 
-    /// Begins a point if `tried`: an engine may try out methods only at the beginning of a point. From then on, facts
-    /// are only about arrivals of this point.
-    pub(crate) fn begin(&self, tried: bool) {
-        if tried {
-            self.arrivals.iter().for_each(NicArrivals::begin);
+    /// Begins a point if `may_try_methods`, because an engine may try out methods only at the beginning of a point.
+    /// From then on, facts are only about arrivals of this point.
+    pub(crate) fn begin_point(&self, may_try_methods: bool) {
+        if may_try_methods {
+            self.arrivals.iter().for_each(NicArrivals::begin_point);
         }
     }
 

@@ -339,9 +339,9 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     assert_eq!(flushes(&regions), both);
     assert!(remarks(&regions).is_empty());
     // Only the beginning of a point resets the description; the end of its warm-up and its trials do not.
-    regions.begin(false);
+    regions.begin_point(false);
     assert_eq!(flushes(&regions), both);
-    regions.begin(true);
+    regions.begin_point(true);
     assert!(flushes(&regions).starts_with("needed, and never done"));
     regions.flush_all("verbs:rc").unwrap();
     regions.flush_all("verbs:rc").unwrap_err();
@@ -366,7 +366,7 @@ fn a_missing_flush_is_a_remark() {
         assert_eq!(is_remarked, doubted, "{lines}: {said:?}");
         assert_eq!(said.is_empty(), !doubted, "{lines}: {said:?}");
         // There is no arrival in the next point.
-        regions.begin(true);
+        regions.begin_point(true);
         assert!(remarks(&regions).is_empty(), "{lines}");
     }
 }

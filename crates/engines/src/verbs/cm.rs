@@ -142,7 +142,7 @@ impl Worker {
             side.channel.set_traffic_class(id, class)?;
         }
         side.channel
-            .resolve_address(id, (side.address, to), RESOLVING)?;
+            .start_resolving_address(id, (side.address, to), RESOLVING)?;
         side.pending[index].go_to(CmStep::Resolving);
         Ok(())
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_engine::{EndpointAddress, PeerEndpoint};
 use tonnage_machine::devices::RdmaDevice;
 use tonnage_sys::error::LibraryError;
-use tonnage_sys::verbs::{DcReads, Libmlx5, LinkLayer, PathTo, probe_dc};
+use tonnage_sys::verbs::{DcReadsMax, Libmlx5, LinkLayer, PathTo, probe_dc};
 use tonnage_units::{Error, Result};
 
 use super::choose::{ChosenPort, unavailable};
@@ -64,7 +64,7 @@ impl Worker {
             .make_initiator(self.send_depth, port.inline_bytes());
         let handle = made.map_err(about)?;
         let pair = self.pair(handle, NO_RANK)?;
-        let most = device.reads.map_or(u8::MAX, |reads| reads.as_initiator);
+        let most = device.reads_max.map_or(u8::MAX, |reads| reads.as_initiator);
         let asked = port.asked.reads;
         let too_many = |most: u8| match asked.filter(|&asked| asked > most) {
             None => Ok(()),
@@ -158,7 +158,7 @@ const DRIVER: &str = "mlx5";
 pub(super) struct DcDevice {
     pub(super) library: Arc<Libmlx5>,
     /// Limits of reads; `None` if the library is too old to report them.
-    pub(super) reads: Option<DcReads>,
+    pub(super) reads_max: Option<DcReadsMax>,
 }
 
 /// Loads libmlx5 and checks that the port's device supports DC, if the transport is DC.
@@ -181,10 +181,10 @@ pub(super) fn dc_device(
                    virtual function may not); or verbs:rc";
         unavailable(format!("{name} cannot create DC queue pairs ({why})"), how)
     })?;
-    let reads = library
-        .dc_reads(context)
+    let reads_max = library
+        .dc_reads_max(context)
         .map_err(|why| Error::Failed(format!("{name}: {why}")))?;
-    Ok(Some(DcDevice { library, reads }))
+    Ok(Some(DcDevice { library, reads_max }))
 }
 
 /// Refuses a device that is not mlx5, or lacks its library. `drives` is whether the library drives the device, or the

@@ -210,7 +210,7 @@ impl Domain for PortDomain {
         let firmware = Some(limits.firmware.clone()).filter(|text| !text.is_empty());
         let driver = chosen.device.driver.clone();
         let limited = Some(limits.region_bytes).filter(|&bytes| bytes < UNLIMITED_BYTES);
-        let dc_reads = self.port.dc.as_ref().and_then(|dc| dc.reads);
+        let reads_max = self.port.dc.as_ref().and_then(|dc| dc.reads_max);
         EngineReport {
             name: "verbs".to_owned(),
             library: Some(LibraryReport {
@@ -226,7 +226,7 @@ impl Domain for PortDomain {
                 .with_fact("connect", if asked.by_cm { "cm" } else { "exchange" })
                 .with_optional_fact("librdmacm", self.port.cm.as_ref().map(|cm| cm.library.path().to_owned()))
                 .with_optional_fact("libmlx5", self.port.dc.as_ref().map(|dc| dc.library.path().to_owned()))
-                .with_optional_fact("reads_in_flight_of_dc_max", dc_reads.map(|reads| u32::from(reads.as_initiator)))
+                .with_optional_fact("reads_in_flight_of_dc_max", reads_max.map(|reads| u32::from(reads.as_initiator)))
                 .with_optional_fact("device_chosen_because", chosen.why.clone())
                 .with_optional_fact("gid_index", gid.map(|gid| gid.index))
                 .with_optional_fact("gid", gid.map(|gid| gid.ip().to_string()))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tonnage_engine::carried::{
-    BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, TrialCarrier,
+    BinnedLatencies, CarriedOrder, CarriedOutcome, CarriedProgress, TrialCarrier,
 };
 use tonnage_engine::{Access, Verb};
 use tonnage_sys::kread::{
@@ -196,11 +196,11 @@ impl TrialCarrier for KernelWorker {
         }))
     }
 
-    fn carry_out(&mut self, order: &CarriedOrder<'_>) -> Result<CarriedTrial> {
+    fn carry_out(&mut self, order: &CarriedOrder<'_>) -> Result<CarriedOutcome> {
         let mut flows = self.flows(order)?;
         let session = Arc::clone(self.session()?);
         let began = Instant::now();
-        let mut trial = CarriedTrial {
+        let mut trial = CarriedOutcome {
             issued: vec![0; flows.len()],
             in_flight_max: 0,
         };

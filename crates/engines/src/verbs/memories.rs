@@ -114,9 +114,9 @@ impl Memories {
         self.cards.flush_all(self.port.engine())
     }
 
-    /// Begins a point: see [`NicRegions::begin`].
-    pub(super) fn begin(&self, tried: bool) {
-        self.cards.begin(tried);
+    /// Begins a point: see [`NicRegions::begin_point`].
+    pub(super) fn begin_point(&self, may_try_methods: bool) {
+        self.cards.begin_point(may_try_methods);
     }
 
     /// Whether the CPU can copy the payload, because no memory is GPU memory.

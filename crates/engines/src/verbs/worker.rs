@@ -361,7 +361,7 @@ impl Engine for Worker {
     }
 
     fn settle(&mut self, trying: bool) -> bool {
-        self.memories.begin(trying);
+        self.memories.begin_point(trying);
         true
     }
 

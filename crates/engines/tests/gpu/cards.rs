@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 
-use tonnage_sys::cuda::{CardWrites, CudaContext, DeviceBuffer, WritesOrdering};
+use tonnage_sys::cuda::{CudaContext, DeviceBuffer, NicWriteFlush, WritesOrdering};
 
 use super::{Driver, MAKERS};
 
@@ -64,7 +64,7 @@ fn writes_of_cards_are_flushed_if_the_driver_requires_it() {
     for context in contexts() {
         match context.writes_ordering() {
             WritesOrdering::Flushed => {
-                let writes = CardWrites::into_memory_of(&context).unwrap();
+                let writes = NicWriteFlush::for_memory_of(&context).unwrap();
                 writes.flush().unwrap();
                 // A flush must also work on another thread, which has no current context.
                 std::thread::scope(|scope| scope.spawn(|| writes.flush().unwrap()).join().unwrap());

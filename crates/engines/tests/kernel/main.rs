@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
-use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedTrial};
+use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedOutcome};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
     Access, Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, OpenRequest, PeerEndpoint,
@@ -78,7 +78,7 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
 }
 
 /// Runs an order of four consecutive operations.
-fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
+fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedOutcome> {
     let lane = initiator.engine.lane(&LaneSpec::new(
         LaneKind::Initiate(verb),
         0,

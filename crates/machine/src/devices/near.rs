@@ -20,12 +20,15 @@ pub struct NearNic {
     pub way: PciPath,
 }
 
-/// A NIC's names and its PCI address.
-type NamedNic = (Vec<String>, String);
+/// The names of a NIC at one PCI address.
+pub(super) struct NicAtAddress {
+    names: Vec<String>,
+    pci_address: String,
+}
 
 /// Returns the candidate NICs: RDMA devices, or network interfaces if there are no RDMA devices. Next to RDMA devices,
 /// plain interfaces are left out, because most of them are for management.
-pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<NamedNic> {
+pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<NicAtAddress> {
     let devices = rdma.iter().map(|device| (&device.name, &device.pci));
     let interfaces = networks.iter().filter(|network| network.driver.is_some());
     let interfaces = interfaces.map(|network| (&network.name, &network.pci));
@@ -35,14 +38,17 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
     if all.is_empty() {
         all = interfaces.filter_map(with_place).collect();
     }
-    let mut nics: Vec<NamedNic> = Vec::new();
+    let mut nics: Vec<NicAtAddress> = Vec::new();
     for (name, pci) in all {
-        match nics.iter_mut().find(|(_, address)| *address == pci.address) {
-            Some((names, _)) => names.push(name),
-            None => nics.push((vec![name], pci.address)),
+        match nics.iter_mut().find(|nic| nic.pci_address == pci.address) {
+            Some(nic) => nic.names.push(name),
+            None => nics.push(NicAtAddress {
+                names: vec![name],
+                pci_address: pci.address,
+            }),
         }
     }
-    nics.sort_by_cached_key(|(_, address)| natural(address));
+    nics.sort_by_cached_key(|nic| natural(&nic.pci_address));
     nics
 }
 
@@ -51,16 +57,16 @@ pub(super) fn nearest(
     tree: &Tree,
     topology: &Topology,
     gpu: &str,
-    nics: &[NamedNic],
+    nics: &[NicAtAddress],
 ) -> Vec<NearNic> {
-    let addresses: Vec<&str> = nics.iter().map(|(_, address)| address.as_str()).collect();
+    let addresses: Vec<&str> = nics.iter().map(|nic| nic.pci_address.as_str()).collect();
     let near = nearest_of(tree, topology, gpu, &addresses);
     let known = near.filter(|(_, way)| *way != PciPath::Unknown);
     let (places, way) = known.unwrap_or_default();
     let places = places.into_iter().filter_map(|place| nics.get(place));
-    let near = places.map(|(names, address)| NearNic {
-        names: names.clone(),
-        address: address.clone(),
+    let near = places.map(|nic| NearNic {
+        names: nic.names.clone(),
+        address: nic.pci_address.clone(),
         way,
     });
     near.collect()
@@ -156,8 +162,11 @@ mod tests {
         let machine = two_sockets();
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
-        let nic = |address: &str| (vec!["mlx5_0".to_owned()], address.to_owned());
-        let near = |nics: &[NamedNic]| nearest(&tree, &topology, "0000:03:00.0", nics);
+        let nic = |address: &str| NicAtAddress {
+            names: vec!["mlx5_0".to_owned()],
+            pci_address: address.to_owned(),
+        };
+        let near = |nics: &[NicAtAddress]| nearest(&tree, &topology, "0000:03:00.0", nics);
         assert!(near(&[nic("0000:77:00.0")]).is_empty());
         assert_eq!(near(&[nic("0000:77:00.0"), nic("0000:85:00.0")]).len(), 1);
     }

@@ -123,17 +123,17 @@ impl CudaContext {
 
 /// Flushes NICs' writes to GPU memory.
 #[derive(Debug)]
-pub struct CardWrites {
+pub struct NicWriteFlush {
     context: Arc<CudaContext>,
     calls: FlushCalls,
 }
 
-impl CardWrites {
+impl NicWriteFlush {
     /// Prepares flushes of writes to memory of a context.
     ///
     /// # Errors
     /// `TooOld`.
-    pub fn into_memory_of(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
+    pub fn for_memory_of(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let library = &context.library;
         let calls = FlushCalls::look_up(|call| library.library.symbol(call))?;
         let context = Arc::clone(context);

@@ -55,7 +55,7 @@ pub use context::CudaContext;
 pub use copier::{CopyMark, CudaCopier, CudaRegion};
 pub use copy_kernel::CopyKernel;
 pub use device::{CudaDevice, CudaPeer};
-pub use dmabuf::{CardWrites, DmabufFile, WritesOrdering};
+pub use dmabuf::{DmabufFile, NicWriteFlush, WritesOrdering};
 pub use driver::GpuDriver;
 pub use failure::{CudaFailure, CudaVersion};
 pub use flags::{FlagWords, WordsBehind};

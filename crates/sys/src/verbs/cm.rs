@@ -164,7 +164,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn resolve_address(
+    pub fn start_resolving_address(
         &mut self,
         handle: CmHandle,
         (from, to): (IpAddr, SocketAddr),

@@ -38,7 +38,7 @@ pub struct Libmlx5 {
 
 /// Maximum DC reads in flight of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DcReads {
+pub struct DcReadsMax {
     /// As initiator.
     pub as_initiator: u8,
     /// As target.
@@ -78,7 +78,7 @@ impl Libmlx5 {
     ///
     /// # Errors
     /// The library's reason; or that the device does not belong to it.
-    pub fn dc_reads(&self, context: &Context) -> Result<Option<DcReads>, LibraryError> {
+    pub fn dc_reads_max(&self, context: &Context) -> Result<Option<DcReadsMax>, LibraryError> {
         if !self.drives(context) {
             return Err(not_driven());
         }
@@ -89,7 +89,7 @@ impl Libmlx5 {
         // SAFETY: the device is open; the struct is valid for writes and longer than that of any release.
         let code = unsafe { (self.calls.query_device)(context.raw.as_ptr(), &raw mut answer) };
         check("mlx5dv_query_device", code)?;
-        Ok(reads(&answer))
+        Ok(reads_max(&answer))
     }
 }
 
@@ -99,10 +99,10 @@ pub(super) fn not_driven() -> LibraryError {
 }
 
 /// Extracts the maximum DC reads in flight from the library's answer; `None` if the library did not fill them in.
-fn reads(answer: &mlx5dv_context) -> Option<DcReads> {
+fn reads_max(answer: &mlx5dv_context) -> Option<DcReadsMax> {
     let few = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
     let known = answer.comp_mask & MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM != 0;
-    known.then(|| DcReads {
+    known.then(|| DcReadsMax {
         as_initiator: few(answer.max_dc_init_rd_atom),
         as_target: few(answer.max_dc_rd_atom),
     })
@@ -116,12 +116,12 @@ mod tests {
     fn reads_that_a_library_does_not_report_are_unknown() {
         let mut answer = mlx5dv_context::ZEROED;
         (answer.max_dc_rd_atom, answer.max_dc_init_rd_atom) = (64, 1 << 20);
-        assert_eq!(reads(&answer), None);
+        assert_eq!(reads_max(&answer), None);
         answer.comp_mask = MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM;
-        let expected = DcReads {
+        let expected = DcReadsMax {
             as_initiator: 255,
             as_target: 64,
         };
-        assert_eq!(reads(&answer), Some(expected));
+        assert_eq!(reads_max(&answer), Some(expected));
     }
 }

@@ -48,7 +48,7 @@ pub use handles::{
     AddressHandle, KeyedRegion, PairHandle, PairLimits, QueueDepths, RegistrationHandle,
 };
 pub use loaded::Libibverbs;
-pub use mlx5::{DcReads, Libmlx5};
+pub use mlx5::{DcReadsMax, Libmlx5};
 pub use pieces::{RegionKeys, piece_stride};
 pub use post::{WorkEvent, WorkRequest, WorkTarget};
 pub use queue_pair::{PathTo, Patience};

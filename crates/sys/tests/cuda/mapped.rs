@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use tonnage_sys::cuda::{
-    CardWrites, CopyMark, CudaContext, CudaCopier, CudaFailure, CudaRegion, DeviceBuffer,
+    CopyMark, CudaContext, CudaCopier, CudaFailure, CudaRegion, DeviceBuffer, NicWriteFlush,
     PatternKernels, WritesOrdering,
 };
 
@@ -269,7 +269,7 @@ fn writes_of_network_cards_are_flushed_as_the_driver_says() {
     ] {
         let (_double, context) = opened(lines);
         assert_eq!(context.writes_ordering(), expected);
-        let writes = CardWrites::into_memory_of(&context).unwrap();
+        let writes = NicWriteFlush::for_memory_of(&context).unwrap();
         assert_eq!(writes.flush().is_ok(), flushed, "{lines}");
     }
 }

@@ -49,7 +49,7 @@ pub fn paths(known: &BTreeSet<u64>) -> Vec<SocketPath> {
     let paths = sockets.filter_map(|(number, _)| {
         let socket = duplicate(number).ok()?;
         let peer = tcp_peer(&socket)?;
-        let route: Route = *routes.entry(peer).or_insert_with(|| route_to(peer));
+        let route: IpRoute = *routes.entry(peer).or_insert_with(|| route_to(peer));
         let index = route.interface?;
         let link: &Option<Link> = links.entry(index).or_insert_with(|| link_of(index));
         let link = link.as_ref()?;
@@ -90,8 +90,9 @@ fn tcp_peer(socket: &OwnedFd) -> Option<IpAddr> {
     Some(peer.ip().to_canonical())
 }
 
+/// The kernel's route to an IP address.
 #[derive(Debug, Clone, Copy, Default)]
-struct Route {
+struct IpRoute {
     interface: Option<u32>,
     mtu_bytes: Option<u32>,
 }
@@ -122,7 +123,7 @@ const HEAD_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
 
-fn route_to(peer: IpAddr) -> Route {
+fn route_to(peer: IpAddr) -> IpRoute {
     let (family, address) = match peer {
         IpAddr::V4(address) => (AddressFamily::INET, address.octets().to_vec()),
         IpAddr::V6(address) => (AddressFamily::INET6, address.octets().to_vec()),
@@ -137,8 +138,8 @@ fn route_to(peer: IpAddr) -> Route {
     route(&answer)
 }
 
-fn route(answer: &[u8]) -> Route {
-    let mut found = Route::default();
+fn route(answer: &[u8]) -> IpRoute {
+    let mut found = IpRoute::default();
     for (kind, value) in attributes(answer.get(ROUTE_BYTES..).unwrap_or_default()) {
         match kind {
             RTA_OIF => found.interface = number(value),
