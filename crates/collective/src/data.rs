@@ -35,5 +35,5 @@ mod tests;
 
 pub use call::{Data, Origin, RANKS_MAX};
 pub use cause::WrongCause;
-pub use compare::{WrongElement, WrongElements};
+pub use compare::{WrongElements, WrongGroup};
 pub use number::ElementValue;

@@ -3,7 +3,7 @@
 //!
 //! | file | loop |
 //! | --- | --- |
-//! | [`stream`], [`extent`] | a true sliding window; flows that end on their own |
+//! | [`stream`], [`flow_length`] | a true sliding window; flows that end on their own |
 //! | [`batch`] | post B operations, wait for all B; several batches can overlap |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
@@ -28,9 +28,9 @@ pub mod calls;
 pub mod collective;
 pub mod credits;
 pub mod each;
-pub mod extent;
 pub mod files;
 pub mod flow;
+pub mod flow_length;
 pub mod flow_walk;
 pub mod library;
 pub mod loop_progress;

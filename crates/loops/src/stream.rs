@@ -1,7 +1,7 @@
 //! A true sliding window: the window is kept full, with a new operation for every completion.
 
-use super::extent::{FlowStep, StreamExtent, UntilLoopEnds};
 use super::flow::Flow;
+use super::flow_length::{FlowLength, FlowStep, UntilLoopEnds};
 use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
@@ -25,19 +25,19 @@ pub fn run_stream<R: Recorder>(
     until: &mut Until,
     recorder: &mut R,
 ) -> Result<u64> {
-    run_stream_extents(port, flows, scratch, until, recorder, &mut UntilLoopEnds)
+    run_stream_of_length(port, flows, scratch, until, recorder, &mut UntilLoopEnds)
 }
 
 /// Like [`run_stream`], for flows that may end on their own. The loop also ends when all flows have ended.
-pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
+pub fn run_stream_of_length<R: Recorder, L: FlowLength>(
     port: &mut Port,
     flows: &mut [Flow],
     scratch: &mut Scratch,
     until: &mut Until,
     recorder: &mut R,
-    extent: &mut E,
+    length: &mut L,
 ) -> Result<u64> {
-    extent.begin(scratch, flows.len());
+    length.begin(scratch, flows.len());
     let Scratch {
         ready,
         posted_ns,
@@ -55,7 +55,7 @@ pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
             staged.clear();
             taken = 0;
             let granted = until.grant(ready.len().min(BURST));
-            if granted == 0 && in_flight == 0 && extent.is_closed() {
+            if granted == 0 && in_flight == 0 && length.is_closed() {
                 return Ok(completed);
             }
             for tag in ready.drain(..granted) {
@@ -66,7 +66,7 @@ pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
             grants += usize::from(granted > 0);
             if grants == looks {
                 grants = 0;
-                port.check_stalled_flows(flows, |index| extent.progress(index, flows))?;
+                port.check_stalled_flows(flows, |index| length.progress(index, flows))?;
             }
         }
         if taken < staged.len() {
@@ -79,7 +79,7 @@ pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
         for completion in &done[..count] {
             if completion.ending == Ending::Done {
                 in_flight -= 1;
-                let ended = extent.ended(flow_of_tag, completion.tag);
+                let ended = length.ended(flow_of_tag, completion.tag);
                 if ended == FlowStep::Flushed {
                     retired.push(completion.tag);
                     continue;
@@ -96,7 +96,7 @@ pub fn run_stream_extents<R: Recorder, E: StreamExtent>(
         if count > 0 {
             recorder.progress(completed);
         }
-        in_flight += extent.close_finished_flows(port, flows, (flow_of_tag, retired))?;
+        in_flight += length.close_finished_flows(port, flows, (flow_of_tag, retired))?;
     }
 }
 

@@ -6,14 +6,14 @@ use tonnage_units::histogram::LatencyHistogram;
 
 use super::Scratch;
 use super::batch::{BatchCounts, BatchLoop, BatchPart, SharedBatches, run_batch_loop};
-use super::extent::FlowLoads;
 use super::flow::Flow;
+use super::flow_length::FlowLoads;
 use super::loop_progress::{LoopProgress, ProgressRecorder};
 use super::paced::{Punctuality, Timetable, paced};
 use super::ping_pong::{PingPongEnd, read_round_robin, serve_first};
 use super::port::Port;
 use super::recorder::{PerBatch, PerOperation, PhaseHistograms, Recorder, Silent};
-use super::stream::{run_stream, run_stream_extents};
+use super::stream::{run_stream, run_stream_of_length};
 use super::until::Until;
 
 /// The order in which operations are issued and completed.
@@ -122,7 +122,7 @@ impl TimedLoop<'_, '_> {
             LoopKind::ReadInTurn => read_round_robin(port, flows, until, recorder).map(of),
             LoopKind::Stream(None) => run_stream(port, flows, scratch, until, recorder).map(of),
             LoopKind::Stream(Some(loads)) => {
-                run_stream_extents(port, flows, scratch, until, recorder, loads).map(of)
+                run_stream_of_length(port, flows, scratch, until, recorder, loads).map(of)
             }
             LoopKind::Batch(batching) => {
                 let part = BatchPart::Whole(until);

@@ -1,7 +1,7 @@
 //! Formats an engine's name and options, and its library, provider and device.
 
 use tonnage_engine::EngineOptions;
-use tonnage_record::collective::BackendRecord;
+use tonnage_record::collective::BackendResult;
 use tonnage_record::figures::Row;
 use tonnage_record::figures::engine::{different_versions, transport_of_record, transport_of_row};
 use tonnage_record::{CollectiveRecord, Record};
@@ -45,7 +45,7 @@ pub fn may_cross_a_network(record: &Record) -> bool {
 /// Footer lines for collectives: library and devices of each backend, and version differences between ranks.
 pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
     let rows = Row::all_of_record(record.record).into_iter();
-    let lines = |(row, backend): (Row<'_>, &BackendRecord)| {
+    let lines = |(row, backend): (Row<'_>, &BackendResult)| {
         let (who, means) = (&backend.backend, transport_of_row(&row));
         let means = (!means.is_empty()).then(|| format!("{who}: {means}"));
         let differ = different_versions(&row);

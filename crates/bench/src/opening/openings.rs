@@ -45,13 +45,13 @@ pub struct CommonOpening {
     pub placed: Option<Placed>,
     /// How the measuring workers share their CPUs, if other workers move a background load.
     pub measuring_cpus: CpuSharing,
-    /// How the devices of initiators detect that bytes have arrived. Each distinct way appears once.
-    pub arrivals: Vec<ArrivalDetection>,
+    /// What the devices of initiators guarantee about delivery. Each distinct set of guarantees appears once.
+    pub arrivals: Vec<DeliveryGuarantees>,
 }
 
-/// How a device detects that bytes have arrived.
+/// What a device guarantees about the delivery of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ArrivalDetection {
+pub struct DeliveryGuarantees {
     /// Whether completed writes are visible to the peer: always, and on request.
     pub delivers: [bool; 2],
     /// Whether the sender knows when the receiver has taken a send.
@@ -156,8 +156,8 @@ impl CommonOpening {
         let ranks = (0u32..).zip(all.iter());
         let initiating = ranks.filter(|(rank, _)| pairs.roles.initiates(*rank));
         let devices = initiating.flat_map(|(_, opened)| opened.used_devices());
-        let mut arrivals: Vec<ArrivalDetection> = devices
-            .map(|device| ArrivalDetection {
+        let mut arrivals: Vec<DeliveryGuarantees> = devices
+            .map(|device| DeliveryGuarantees {
                 delivers: device.delivers,
                 sends_taken: device.sends_taken,
             })

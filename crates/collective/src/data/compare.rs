@@ -20,12 +20,12 @@ pub struct WrongElements {
     /// Elements that differ.
     pub wrong_elements: u64,
     /// The first few mismatches.
-    pub first: Vec<WrongElement>,
+    pub first: Vec<WrongGroup>,
 }
 
-/// Wrong elements with common explanations.
+/// A group of wrong elements with common explanations.
 #[derive(Debug, Clone)]
-pub struct WrongElement {
+pub struct WrongGroup {
     /// The rank with these elements in its output.
     pub rank: u32,
     /// Index of the first of these elements in the rank's output.
@@ -144,7 +144,7 @@ impl WrongElements {
         }
         if self.first.len() < Self::KEPT {
             let dtype = data.shape().dtype;
-            self.first.push(WrongElement {
+            self.first.push(WrongGroup {
                 rank: wrong.rank,
                 element: wrong.element,
                 expected: ElementValue::read(dtype, &wrong.expected),

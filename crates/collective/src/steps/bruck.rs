@@ -38,15 +38,18 @@ impl AllGather {
     /// The byte ranges that contain `blocks` of a rank. Blocks are numbered starting with the rank's own.
     fn stretches(&self, context: &CallContext, rank: u32, blocks: Range<u32>) -> Vec<(Place, u64)> {
         if self.is_eager {
-            let bytes = context.blocks(blocks.end - blocks.start);
-            return vec![(scratch(context.blocks(blocks.start)), bytes)];
+            let bytes = context.bytes_of_blocks(blocks.end - blocks.start);
+            return vec![(scratch(context.bytes_of_blocks(blocks.start)), bytes)];
         }
         let context = CallContext { rank, ..*context };
         let first = context.after(blocks.start);
         let until_last = (blocks.end - blocks.start).min(context.ranks() - first);
         let rest = blocks.end - blocks.start - until_last;
-        let front = (output(context.blocks(first)), context.blocks(until_last));
-        vec![front, (output(0), context.blocks(rest))]
+        let front = (
+            output(context.bytes_of_blocks(first)),
+            context.bytes_of_blocks(until_last),
+        );
+        vec![front, (output(0), context.bytes_of_blocks(rest))]
     }
 
     /// The blocks that a rank puts to its peer in a round.
@@ -72,9 +75,13 @@ impl AllGather {
         if round == 0 {
             // Later rounds put this rank's block from the scratch.
             if self.is_eager && context.ranks() > 2 {
-                out.copy(input(0), scratch(0), context.block());
+                out.copy(input(0), scratch(0), context.block_bytes());
             }
-            out.keep(0, context.blocks(context.rank), context.block());
+            out.keep(
+                0,
+                context.bytes_of_blocks(context.rank),
+                context.block_bytes(),
+            );
         }
         let mut message = first;
         for (_, bytes) in self.stretches(&context, context.rank, received) {
@@ -88,17 +95,18 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let rounds = rounds(&context);
     // A range of blocks can be two ranges of bytes, which are cut into chunks separately.
-    let of_round =
-        |round| context.count(context.blocks(AllGather::passed(&context, round).end)) + 1;
+    let of_round = |round| {
+        context.chunk_count(context.bytes_of_blocks(AllGather::passed(&context, round).end)) + 1
+    };
     let all = (0..rounds).map(of_round).sum();
     let [mut first, ready] = out.number([all, u64::from(rounds)])?;
-    let is_eager = context.is_eager(context.blocks(context.ranks()));
+    let is_eager = context.is_eager(context.bytes_of_blocks(context.ranks()));
     let call = AllGather { is_eager };
     // Before the last round, a block of the target has already arrived, unless the number of ranks is a power of two.
     // This block proves that the target has entered the call.
     let is_unknown = |round: &u32| context.ranks() >> *round >= 2;
     if is_eager {
-        out.reserve(context.blocks(context.ranks()));
+        out.reserve(context.bytes_of_blocks(context.ranks()));
     } else {
         let rounds = (0..rounds).filter(is_unknown);
         rounds.for_each(|round| out.signal(context.after(1 << round), ready + round));
@@ -113,12 +121,12 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     if is_eager {
         let until_last = context.ranks() - context.rank;
         let (next, front) = (
-            context.blocks(context.rank + 1),
-            scratch(context.blocks(until_last)),
+            context.bytes_of_blocks(context.rank + 1),
+            scratch(context.bytes_of_blocks(until_last)),
         );
-        let behind = context.blocks(until_last - 1);
-        out.copy(scratch(context.block()), output(next), behind);
-        out.copy(front, output(0), context.blocks(context.rank));
+        let behind = context.bytes_of_blocks(until_last - 1);
+        out.copy(scratch(context.block_bytes()), output(next), behind);
+        out.copy(front, output(0), context.bytes_of_blocks(context.rank));
     }
     Ok(())
 }
@@ -140,10 +148,10 @@ impl AllToAll {
     /// Location of the block that must travel `distance`, after it has travelled the binary digits in `gone`.
     fn place(&self, context: &CallContext, distance: u32, gone: u32) -> Place {
         match gone.checked_ilog2() {
-            None => input(context.blocks(context.after(distance))),
+            None => input(context.bytes_of_blocks(context.after(distance))),
             Some(digit) => {
                 let index = Self::with_digit(distance, digit);
-                scratch(self.received[digit as usize] + context.blocks(index))
+                scratch(self.received[digit as usize] + context.bytes_of_blocks(index))
             }
         }
     }
@@ -152,13 +160,13 @@ impl AllToAll {
     /// packed.
     fn exchange(&self, out: &mut Emitter, round: u32, pack: u64, first: u32) {
         let (context, digit) = (out.context, 1u32 << round);
-        let bytes = context.blocks(Self::with_digit(context.ranks(), round));
+        let bytes = context.bytes_of_blocks(Self::with_digit(context.ranks(), round));
         let mut chunks = (first..).zip(context.cut(0..bytes)).peekable();
         let mut packed = 0;
         for distance in (digit..context.ranks()).filter(|distance| distance & digit > 0) {
             let from = self.place(&context, distance, distance & (digit - 1));
-            out.copy(from, scratch(pack + packed), context.block());
-            packed += context.block();
+            out.copy(from, scratch(pack + packed), context.block_bytes());
+            packed += context.block_bytes();
             while let Some((message, chunk)) =
                 chunks.next_if(|(_, chunk)| chunk.at + chunk.bytes <= packed)
             {
@@ -175,8 +183,10 @@ impl AllToAll {
 pub(super) fn all_to_all(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let rounds = rounds(&context);
-    let bytes = |round| context.blocks(AllToAll::with_digit(context.ranks(), round));
-    let [mut first] = out.number([(0..rounds).map(|round| context.count(bytes(round))).sum()])?;
+    let bytes = |round| context.bytes_of_blocks(AllToAll::with_digit(context.ranks(), round));
+    let [mut first] = out.number([(0..rounds)
+        .map(|round| context.chunk_count(bytes(round)))
+        .sum()])?;
     let received = (0..rounds).map(|round| out.reserve(bytes(round)));
     let call = AllToAll {
         received: received.collect(),
@@ -184,14 +194,14 @@ pub(super) fn all_to_all(out: &mut Emitter) -> Result<(), TooManyMessages> {
     for round in 0..rounds {
         let pack = out.reserve(bytes(round));
         call.exchange(out, round, pack, first);
-        first += context.count(bytes(round)) as u32;
+        first += context.chunk_count(bytes(round)) as u32;
     }
-    let own = context.blocks(context.rank);
-    out.keep(own, own, context.block());
+    let own = context.bytes_of_blocks(context.rank);
+    out.keep(own, own, context.block_bytes());
     for distance in 1..context.ranks() {
         let from = call.place(&context, distance, distance);
-        let to = output(context.blocks(context.before(distance)));
-        out.copy(from, to, context.block());
+        let to = output(context.bytes_of_blocks(context.before(distance)));
+        out.copy(from, to, context.block_bytes());
     }
     Ok(())
 }

@@ -6,17 +6,17 @@ use super::ring::copy_others;
 /// Emits an all-to-all. In each step, a rank puts to the next peer, then waits for the block of `lead` steps earlier.
 pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooManyMessages> {
     let context = out.context;
-    let (ranks, chunks) = (context.ranks(), context.count(context.block()));
-    let is_eager = context.is_eager(context.blocks(ranks));
+    let (ranks, chunks) = (context.ranks(), context.chunk_count(context.block_bytes()));
+    let is_eager = context.is_eager(context.bytes_of_blocks(ranks));
     // The number of a data message follows from the rank that puts it, and the number of a signal from the rank that is
     // ready.
     let [data, ready] = out.number([chunks * u64::from(ranks), u64::from(ranks)])?;
-    let own = context.blocks(context.rank);
+    let own = context.bytes_of_blocks(context.rank);
     // A block from a peer proves that the peer has entered the call. So peers to which a rank puts late need not
     // signal.
     let is_unknown = |step: &u32| u64::from(*step) * 2 <= u64::from(ranks) + u64::from(lead);
     if is_eager {
-        out.reserve(context.blocks(ranks));
+        out.reserve(context.bytes_of_blocks(ranks));
     } else {
         let steps = (1..ranks).filter(is_unknown);
         steps.for_each(|step| out.signal(context.before(step), ready + context.rank));
@@ -29,17 +29,17 @@ pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooManyMess
             }
             let first = data + context.rank * chunks as u32;
             let to = if is_eager { scratch(own) } else { output(own) };
-            out.put_range(peer, first, 0..context.block(), |at| {
-                (input(context.blocks(peer) + at), to.beyond(at))
+            out.put_range(peer, first, 0..context.block_bytes(), |at| {
+                (input(context.bytes_of_blocks(peer) + at), to.beyond(at))
             });
         }
         if turn == 1 {
-            out.keep(own, own, context.block());
+            out.keep(own, own, context.block_bytes());
         }
         if turn > lead {
             let peer = context.before(turn - lead);
             let first = data + peer * chunks as u32;
-            out.wait_bytes(peer, first, context.block());
+            out.wait_bytes(peer, first, context.block_bytes());
         }
     }
     if is_eager {
@@ -77,7 +77,7 @@ impl BlockTransfer {
             true => scratch(self.landing),
             false => output(self.at),
         };
-        out.put_range(peer, self.data, 0..out.context.block(), |at| {
+        out.put_range(peer, self.data, 0..out.context.block_bytes(), |at| {
             (input(from + at), to.beyond(at))
         });
     }
@@ -89,7 +89,7 @@ impl BlockTransfer {
     }
 
     fn take(self, out: &mut Emitter, peer: u32) {
-        for (message, chunk) in (self.data..).zip(out.context.cut(0..out.context.block())) {
+        for (message, chunk) in (self.data..).zip(out.context.cut(0..out.context.block_bytes())) {
             out.wait(peer, message);
             if self.is_eager {
                 let to = output(self.at + chunk.at);
@@ -108,28 +108,28 @@ pub(super) fn gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let (ranks, root, chunks) = (
         context.ranks(),
         context.shape.root,
-        context.count(context.block()),
+        context.chunk_count(context.block_bytes()),
     );
     let [data, ready] = out.number([chunks * u64::from(ranks), 1])?;
-    let is_eager = context.is_eager(context.blocks(ranks));
+    let is_eager = context.is_eager(context.bytes_of_blocks(ranks));
     let transfer = |rank: u32| BlockTransfer {
         is_eager,
         is_mutual: false,
         data: data + rank * chunks as u32,
         ready,
-        landing: context.blocks(rank),
-        at: context.blocks(rank),
+        landing: context.bytes_of_blocks(rank),
+        at: context.bytes_of_blocks(rank),
     };
     if context.rank != root {
         transfer(context.rank).put(out, root, 0);
         return Ok(());
     }
     if is_eager {
-        out.reserve(context.blocks(ranks));
+        out.reserve(context.bytes_of_blocks(ranks));
     }
     let peers = || (1..ranks).map(|step| context.after(step));
     peers().for_each(|peer| transfer(peer).announce(out, peer));
-    out.keep(0, context.blocks(root), context.block());
+    out.keep(0, context.bytes_of_blocks(root), context.block_bytes());
     peers().for_each(|peer| transfer(peer).take(out, peer));
     Ok(())
 }
@@ -140,11 +140,11 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let (ranks, root, chunks) = (
         context.ranks(),
         context.shape.root,
-        context.count(context.block()),
+        context.chunk_count(context.block_bytes()),
     );
     let [data, ready] = out.number([chunks, u64::from(ranks)])?;
     let transfer = |rank: u32| BlockTransfer {
-        is_eager: context.is_eager(context.block()),
+        is_eager: context.is_eager(context.block_bytes()),
         is_mutual: false,
         data,
         ready: ready + rank,
@@ -154,16 +154,16 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     if context.rank != root {
         let own = transfer(context.rank);
         if own.is_eager {
-            out.reserve(context.block());
+            out.reserve(context.block_bytes());
         }
         own.announce(out, root);
         own.take(out, root);
         return Ok(());
     }
     for peer in (1..ranks).map(|step| context.after(step)) {
-        transfer(peer).put(out, peer, context.blocks(peer));
+        transfer(peer).put(out, peer, context.bytes_of_blocks(peer));
     }
-    out.keep(context.blocks(root), 0, context.block());
+    out.keep(context.bytes_of_blocks(root), 0, context.block_bytes());
     Ok(())
 }
 
@@ -171,11 +171,11 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
 /// another rank's signal, so that a ring does not deadlock.
 pub(super) fn send_recv(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
-    let [data, ready] = out.number([context.count(context.block()), 1])?;
+    let [data, ready] = out.number([context.chunk_count(context.block_bytes()), 1])?;
     let giver = context.shape.receives_from(context.rank);
     let taker = context.shape.sends_to(context.rank);
     let transfer = BlockTransfer {
-        is_eager: context.is_eager(context.block()),
+        is_eager: context.is_eager(context.block_bytes()),
         is_mutual: giver == taker,
         data,
         ready,
@@ -184,7 +184,7 @@ pub(super) fn send_recv(out: &mut Emitter) -> Result<(), TooManyMessages> {
     };
     if let Some(peer) = giver {
         if transfer.is_eager {
-            out.reserve(context.block());
+            out.reserve(context.block_bytes());
         }
         transfer.announce(out, peer);
     }

@@ -81,23 +81,23 @@ impl AllReduce {
 pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let core = Core::new(&context);
-    let count = context.count(context.block());
+    let count = context.chunk_count(context.block_bytes());
     let all = count * u64::from(core.rounds());
     let [data, free, excess, excess_free, result] = out.number([all, all, count, count, count])?;
-    let row = SlotRow::new(&context, context.block(), count);
+    let row = SlotRow::new(&context, context.block_bytes(), count);
     let slots = out.reserve(row.bytes * u64::from(core.rounds()));
     let of_excess = RowNumbers {
         data: excess,
         free: excess_free,
     };
     let excess_slots = out.reserve(if core.excess > 0 { row.bytes } else { 0 });
-    let chunks: Vec<Chunk> = context.cut(0..context.block()).collect();
+    let chunks: Vec<Chunk> = context.cut(0..context.block_bytes()).collect();
     if let Some(core_partner) = core.core_partner(context.rank) {
         let mut sender = RowSender::new(row, of_excess, excess_slots, 0);
         for chunk in &chunks {
             sender.put(out, core_partner, input(chunk.at), chunk.bytes);
         }
-        out.wait_bytes(core_partner, result, context.block());
+        out.wait_bytes(core_partner, result, context.block_bytes());
         return Ok(());
     }
     let outbox = out.reserve(row.bytes * u64::from(core.rounds()));
@@ -151,7 +151,7 @@ struct AllGather {
 impl AllGather {
     /// Location where a block is collected: the output, or an image of the output in the scratch.
     fn place(&self, out: &Emitter, block: u32) -> Place {
-        let at = out.context.blocks(block);
+        let at = out.context.bytes_of_blocks(block);
         match self.is_eager {
             true => scratch(at),
             false => output(at),
@@ -167,7 +167,7 @@ impl AllGather {
             let place = self.place(out, blocks.start);
             let is_own = round == 0 && blocks.start == context.rank;
             let from = if is_own { input(0) } else { place };
-            let bytes = context.blocks(blocks.end - blocks.start);
+            let bytes = context.bytes_of_blocks(blocks.end - blocks.start);
             message = out.put_range(partner, message, 0..bytes, |at| {
                 (from.beyond(at), place.beyond(at))
             });
@@ -177,7 +177,7 @@ impl AllGather {
         }
         let mut message = self.first[round as usize];
         for blocks in self.core.blocks(&Core::near(partner, round)) {
-            let bytes = context.blocks(blocks.end - blocks.start);
+            let bytes = context.bytes_of_blocks(blocks.end - blocks.start);
             message = out.wait_bytes(partner, message, bytes);
         }
     }
@@ -189,32 +189,43 @@ impl AllGather {
         if self.is_eager
             && (self.core.rounds() > 1 || self.core.excess_partner(context.rank).is_some())
         {
-            out.copy(input(0), self.place(out, context.rank), context.block());
+            out.copy(
+                input(0),
+                self.place(out, context.rank),
+                context.block_bytes(),
+            );
         }
-        out.keep(0, context.blocks(context.rank), context.block());
+        out.keep(
+            0,
+            context.bytes_of_blocks(context.rank),
+            context.block_bytes(),
+        );
     }
 }
 
 /// Chunks of the blocks of all ranks except one.
 fn without(out: &Emitter, block: u32) -> impl Iterator<Item = Chunk> + use<> {
     let context = out.context;
-    let (own, end) = (context.blocks(block), context.blocks(context.ranks()));
+    let (own, end) = (
+        context.bytes_of_blocks(block),
+        context.bytes_of_blocks(context.ranks()),
+    );
     context
         .cut(0..own)
-        .chain(context.cut(own + context.block()..end))
+        .chain(context.cut(own + context.block_bytes()..end))
 }
 
 /// Emits an all-gather. An excess rank puts its block to its core partner, which later puts all other blocks to it.
 pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let core = Core::new(&context);
-    let (rounds, chunks) = (core.rounds(), context.count(context.block()));
-    let of_round = |round: u32| 2 * context.count(context.blocks(1u32 << round));
+    let (rounds, chunks) = (core.rounds(), context.chunk_count(context.block_bytes()));
+    let of_round = |round: u32| 2 * context.chunk_count(context.bytes_of_blocks(1u32 << round));
     let all = (0..rounds).map(of_round).sum();
-    let result_max = context.count(context.blocks(context.ranks())) + 1;
+    let result_max = context.chunk_count(context.bytes_of_blocks(context.ranks())) + 1;
     let [data, excess, result, ready] =
         out.number([all, chunks, result_max, u64::from(rounds) + 1])?;
-    let is_eager = context.is_eager(context.blocks(context.ranks()));
+    let is_eager = context.is_eager(context.bytes_of_blocks(context.ranks()));
     let before = |round: u32| data + (0..round).map(of_round).sum::<u64>() as u32;
     let call = AllGather {
         core,
@@ -222,17 +233,21 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
         first: (0..rounds).map(before).collect(),
     };
     if is_eager {
-        out.reserve(context.blocks(context.ranks()));
+        out.reserve(context.bytes_of_blocks(context.ranks()));
     }
     if let Some(core_partner) = core.core_partner(context.rank) {
         if !is_eager {
             out.wait(core_partner, ready + rounds);
         }
         let to = call.place(out, context.rank);
-        out.put_range(core_partner, excess, 0..context.block(), |at| {
+        out.put_range(core_partner, excess, 0..context.block_bytes(), |at| {
             (input(at), to.beyond(at))
         });
-        out.keep(0, context.blocks(context.rank), context.block());
+        out.keep(
+            0,
+            context.bytes_of_blocks(context.rank),
+            context.block_bytes(),
+        );
         for (message, _) in (result..).zip(without(out, context.rank)) {
             out.wait(core_partner, message);
         }
@@ -246,7 +261,7 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
         (0..rounds).for_each(|round| out.signal(context.rank ^ (1 << round), ready + round));
     }
     if let Some(peer) = excess_partner {
-        out.wait_bytes(peer, excess, context.block());
+        out.wait_bytes(peer, excess, context.block_bytes());
     }
     for round in 0..rounds {
         if !is_eager {

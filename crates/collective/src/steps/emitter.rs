@@ -84,24 +84,24 @@ impl CallContext {
     }
 
     /// Bytes of one block.
-    pub fn block(&self) -> u64 {
+    pub fn block_bytes(&self) -> u64 {
         self.shape.block_bytes()
     }
 
     /// Bytes of the blocks of this number of ranks.
-    pub fn blocks(&self, ranks: u32) -> u64 {
-        self.block() * u64::from(ranks)
+    pub fn bytes_of_blocks(&self, ranks: u32) -> u64 {
+        self.block_bytes() * u64::from(ranks)
     }
 
     /// Number of chunks needed for `bytes` bytes.
-    pub fn count(&self, bytes: u64) -> u64 {
+    pub fn chunk_count(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.chunk_bytes)
     }
 
     /// Cuts a range of bytes into chunks.
     pub fn cut(&self, range: Range<u64>) -> impl Iterator<Item = Chunk> + use<> {
         let chunk_bytes = self.chunk_bytes;
-        (0..self.count(range.end - range.start)).map(move |index| {
+        (0..self.chunk_count(range.end - range.start)).map(move |index| {
             let at = range.start + index * chunk_bytes;
             let bytes = chunk_bytes.min(range.end - at);
             Chunk { at, bytes }
@@ -124,7 +124,7 @@ pub(super) struct Parts {
 impl Parts {
     /// Splits the call's data into `count` parts.
     pub fn split_block(context: &CallContext, count: u32) -> Self {
-        let (total, element) = (context.block(), context.shape.dtype.bytes());
+        let (total, element) = (context.block_bytes(), context.shape.dtype.bytes());
         let part = context.shape.block.div_ceil(u64::from(count)) * element;
         let part = match part >= PART_ALIGN_BYTES_MIN {
             true => part.next_multiple_of(ALIGN_BYTES),
@@ -136,8 +136,8 @@ impl Parts {
     /// The blocks of all ranks, as parts.
     pub fn blocks(context: &CallContext) -> Self {
         Self {
-            total: context.blocks(context.ranks()),
-            part: context.block(),
+            total: context.bytes_of_blocks(context.ranks()),
+            part: context.block_bytes(),
         }
     }
 
@@ -270,7 +270,7 @@ impl Emitter {
 
     /// Waits for the messages that carry `bytes` bytes. Returns the next message number.
     pub fn wait_bytes(&mut self, peer: u32, first: u32, bytes: u64) -> u32 {
-        let end = first + self.context.count(bytes) as u32;
+        let end = first + self.context.chunk_count(bytes) as u32;
         (first..end).for_each(|message| self.wait(peer, message));
         end
     }

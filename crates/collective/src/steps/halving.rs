@@ -64,18 +64,18 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let core = Core::new(&context);
     let parts = Parts::split_block(&context, core.size);
     let division = Division { core, parts };
-    let all = context.count(context.block());
-    let longest = |digit| context.count(division.kept(0, digit).end);
+    let all = context.chunk_count(context.block_bytes());
+    let longest = |digit| context.chunk_count(division.kept(0, digit).end);
     let sum = division.digits().map(longest).sum();
     let result_max = all + u64::from(core.rounds());
     let [data, free, halved, halved_free, doubled, result] =
         out.number([all, all, sum, sum, sum, result_max])?;
-    let row = SlotRow::new(&context, context.block(), all);
+    let row = SlotRow::new(&context, context.block_bytes(), all);
     let slots = out.reserve(if core.excess > 0 { row.bytes } else { 0 });
     let numbers = RowNumbers { data, free };
     if let Some(core_partner) = core.core_partner(context.rank) {
         let mut sender = RowSender::new(row, numbers, slots, 0);
-        for chunk in context.cut(0..context.block()) {
+        for chunk in context.cut(0..context.block_bytes()) {
             sender.put(out, core_partner, input(chunk.at), chunk.bytes);
         }
         let pieces = division
@@ -89,7 +89,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let mut excess_partner = core.excess_partner(context.rank).map(|peer| (peer, result));
     if let Some((peer, _)) = excess_partner {
         let mut receiver = RowReceiver::new(row, numbers, slots, all);
-        for chunk in context.cut(0..context.block()) {
+        for chunk in context.cut(0..context.block_bytes()) {
             let received = receiver.take(out, peer);
             out.merge(received, input(chunk.at), output(chunk.at), chunk.bytes);
             receiver.release(out, peer);
@@ -119,9 +119,9 @@ fn rounds(out: &mut Emitter, division: &Division, halving: RowNumbers, doubled: 
     let digits = division.digits();
     let round = |digit| {
         let longest = division.kept(0, digit).end;
-        let row = SlotRow::new(&context, longest, context.count(longest));
+        let row = SlotRow::new(&context, longest, context.chunk_count(longest));
         let offset = before;
-        before += context.count(longest) as u32;
+        before += context.chunk_count(longest) as u32;
         Round {
             partner: context.rank ^ (1 << digit),
             row,

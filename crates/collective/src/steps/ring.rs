@@ -35,7 +35,7 @@ struct RingResults {
 impl RingReduction {
     fn new(out: &mut Emitter, parts: Parts, numbers: RowNumbers, own_at: u64) -> Self {
         let context = out.context;
-        let rows = context.count(parts.longest());
+        let rows = context.chunk_count(parts.longest());
         let row = SlotRow::new(
             &context,
             parts.longest(),
@@ -47,7 +47,7 @@ impl RingReduction {
         let left_out = context.before(1);
         let of = |part: u32| {
             let range = parts.range(part..part + 1);
-            context.count(range.end - range.start)
+            context.chunk_count(range.end - range.start)
         };
         let others = (0..context.ranks()).filter(|part| *part != left_out);
         let total = others.map(of).sum();
@@ -134,7 +134,7 @@ impl RingResults {
 pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let parts = Parts::split_block(&context, context.ranks());
-    let count = context.count(parts.longest()) * u64::from(context.ranks() - 1);
+    let count = context.chunk_count(parts.longest()) * u64::from(context.ranks() - 1);
     let [data, first, free] = out.number([count; 3])?;
     let own_at = parts.range(context.rank..context.rank + 1).start;
     let mut sums = RingReduction::new(out, parts, RowNumbers { data, free }, own_at);
@@ -170,7 +170,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
 /// Emits a reduce-scatter. Complete parts stay where they are.
 pub(super) fn reduce_scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let parts = Parts::blocks(&out.context);
-    let count = out.context.count(parts.longest()) * u64::from(out.context.ranks() - 1);
+    let count = out.context.chunk_count(parts.longest()) * u64::from(out.context.ranks() - 1);
     let [data, free] = out.number([count; 2])?;
     let mut sums = RingReduction::new(out, parts, RowNumbers { data, free }, 0);
     sums.begin(out, 0);
@@ -190,25 +190,25 @@ pub(super) fn reduce_scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
 pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let (left, right) = (context.before(1), context.after(1));
-    let chunks = context.count(context.block());
+    let chunks = context.chunk_count(context.block_bytes());
     let [data, ready] = out.number([chunks * u64::from(context.ranks() - 1), 1])?;
-    let is_eager = context.is_eager(context.blocks(context.ranks()));
-    let own = context.blocks(context.rank);
+    let is_eager = context.is_eager(context.bytes_of_blocks(context.ranks()));
+    let own = context.bytes_of_blocks(context.rank);
     if is_eager {
-        out.reserve(context.blocks(context.ranks()));
+        out.reserve(context.bytes_of_blocks(context.ranks()));
     } else {
         out.signal(left, ready);
         out.wait(right, ready);
     }
     let place = |at: u64| if is_eager { scratch(at) } else { output(at) };
-    let mut message = out.put_range(right, data, 0..context.block(), |at| {
+    let mut message = out.put_range(right, data, 0..context.block_bytes(), |at| {
         (input(at), place(own + at))
     });
-    out.keep(0, own, context.block());
+    out.keep(0, own, context.block_bytes());
     let mut received = data;
     for step in 1..context.ranks() {
-        let begin = context.blocks(context.before(step));
-        for chunk in context.cut(begin..begin + context.block()) {
+        let begin = context.bytes_of_blocks(context.before(step));
+        for chunk in context.cut(begin..begin + context.block_bytes()) {
             out.wait(left, received);
             received += 1;
             if step < context.ranks() - 1 {
@@ -228,10 +228,10 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
 pub(super) fn copy_others(out: &mut Emitter) {
     let context = out.context;
     let (own, end) = (
-        context.blocks(context.rank),
-        context.blocks(context.ranks()),
+        context.bytes_of_blocks(context.rank),
+        context.bytes_of_blocks(context.ranks()),
     );
-    let next = own + context.block();
+    let next = own + context.block_bytes();
     out.copy(scratch(0), output(0), own);
     out.copy(scratch(next), output(next), end - next);
 }

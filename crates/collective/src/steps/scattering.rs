@@ -20,14 +20,14 @@ impl PartialSums {
     /// Location of a block's sum.
     fn place(&self, out: &Emitter, core: &Core, block: u32) -> Place {
         let Some(at) = self.at else {
-            return input(out.context.blocks(block));
+            return input(out.context.bytes_of_blocks(block));
         };
         let [first, second] = core.blocks(&self.ranks);
         let index = match first.contains(&block) {
             true => block - first.start,
             false => first.end - first.start + (block - second.start),
         };
-        scratch(at + out.context.blocks(index))
+        scratch(at + out.context.bytes_of_blocks(index))
     }
 }
 
@@ -36,13 +36,14 @@ impl PartialSums {
 pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let core = Core::new(&context);
-    let all = context.count(context.blocks(context.ranks()));
+    let all = context.chunk_count(context.bytes_of_blocks(context.ranks()));
     // A round has two ranges, which are cut into chunks separately.
-    let longest = |digit| context.count(blocks_bytes(out, &core, 0..1u32 << digit)) + 1;
+    let longest = |digit| context.chunk_count(blocks_bytes(out, &core, 0..1u32 << digit)) + 1;
     let sum = (0..core.rounds()).map(longest).sum();
-    let [excess, halved, result] = out.number([all, sum, context.count(context.block())])?;
+    let [excess, halved, result] =
+        out.number([all, sum, context.chunk_count(context.block_bytes())])?;
     let area = out.reserve(if core.excess > 0 {
-        context.blocks(context.ranks())
+        context.bytes_of_blocks(context.ranks())
     } else {
         0
     });
@@ -50,16 +51,18 @@ pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
         out.put_range(
             core_partner,
             excess,
-            0..context.blocks(context.ranks()),
+            0..context.bytes_of_blocks(context.ranks()),
             |at| (input(at), scratch(area + at)),
         );
-        out.wait_bytes(core_partner, result, context.block());
+        out.wait_bytes(core_partner, result, context.block_bytes());
         return Ok(());
     }
     let ranks = 0..core.size;
     let mut sums = PartialSums { at: None, ranks };
     if let Some(peer) = core.excess_partner(context.rank) {
-        for (message, chunk) in (excess..).zip(context.cut(0..context.blocks(context.ranks()))) {
+        for (message, chunk) in
+            (excess..).zip(context.cut(0..context.bytes_of_blocks(context.ranks())))
+        {
             out.wait(peer, message);
             out.fold(input(chunk.at), scratch(area + chunk.at), chunk.bytes);
         }
@@ -69,7 +72,7 @@ pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
     for digit in (0..core.rounds()).rev() {
         let area = out.reserve(blocks_bytes(out, &core, 0..1 << digit));
         sums = halve(out, &core, (sums, area), (first, result), digit);
-        first += context.count(blocks_bytes(out, &core, 0..1 << digit)) as u32 + 1;
+        first += context.chunk_count(blocks_bytes(out, &core, 0..1 << digit)) as u32 + 1;
     }
     Ok(())
 }
@@ -78,7 +81,7 @@ pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
 fn blocks_bytes(out: &Emitter, core: &Core, ranks: Range<u32>) -> u64 {
     let [first, second] = core.blocks(&ranks);
     out.context
-        .blocks(first.end - first.start + second.end - second.start)
+        .bytes_of_blocks(first.end - first.start + second.end - second.start)
 }
 
 /// Emits a round, which halves the number of blocks that a rank sums. The sums are stored in the scratch at `area`;
@@ -101,7 +104,7 @@ fn halve(
     for range in core.blocks(&given.ranks) {
         let from = sums.place(out, core, range.start);
         let to = given.place(out, core, range.start);
-        let bytes = context.blocks(range.end - range.start);
+        let bytes = context.bytes_of_blocks(range.end - range.start);
         message = out.put_range(partner, message, 0..bytes, |at| {
             (from.beyond(at), to.beyond(at))
         });
@@ -110,7 +113,9 @@ fn halve(
     for range in core.blocks(&kept.ranks) {
         let own = sums.place(out, core, range.start);
         let received = kept.place(out, core, range.start);
-        for (index, chunk) in (0..).zip(context.cut(0..context.blocks(range.end - range.start))) {
+        for (index, chunk) in
+            (0..).zip(context.cut(0..context.bytes_of_blocks(range.end - range.start)))
+        {
             out.wait(partner, message);
             message += 1;
             let (own, received) = (own.beyond(chunk.at), received.beyond(chunk.at));
@@ -139,7 +144,7 @@ fn halve(
 /// notified.
 pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
-    let chunks = context.count(context.block());
+    let chunks = context.chunk_count(context.block_bytes());
     let count = chunks * u64::from(context.ranks() - 1);
     let [data, free] = out.number([count; 2])?;
     let row = SlotRow::new(&context, Parts::blocks(&context).longest(), count);
@@ -150,7 +155,7 @@ pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let pairs = || {
         let chunks = move |step| {
             context
-                .cut(0..context.block())
+                .cut(0..context.block_bytes())
                 .map(move |chunk| (step, chunk))
         };
         (1..context.ranks()).flat_map(chunks)
@@ -158,7 +163,10 @@ pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let mut later = pairs();
     let mut put = |out: &mut Emitter| {
         if let Some((step, chunk)) = later.next() {
-            let (peer, block) = (context.after(step), context.blocks(context.after(step)));
+            let (peer, block) = (
+                context.after(step),
+                context.bytes_of_blocks(context.after(step)),
+            );
             sender.put(out, peer, input(block + chunk.at), chunk.bytes);
         }
     };
@@ -167,7 +175,7 @@ pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooManyMessages> {
         put(out);
         let received = receiver.take(out, context.before(step));
         let to = output(chunk.at);
-        let own = input(context.blocks(context.rank) + chunk.at);
+        let own = input(context.bytes_of_blocks(context.rank) + chunk.at);
         match step {
             1 => out.merge(received, own, to, chunk.bytes),
             _ => out.fold(received, to, chunk.bytes),

@@ -39,23 +39,27 @@ impl Branch {
     /// root's buffer starts with rank 0.
     fn chunks(&self, context: &CallContext) -> impl Iterator<Item = Chunk> + use<> {
         let until_last = self.ranks.min(context.ranks() - self.first(context));
-        let (middle, end) = (context.blocks(until_last), context.blocks(self.ranks));
+        let (middle, end) = (
+            context.bytes_of_blocks(until_last),
+            context.bytes_of_blocks(self.ranks),
+        );
         context.cut(0..middle).chain(context.cut(middle..end))
     }
 
     /// The most messages that the branch of one child of a parent can need. `place` is the child's index.
     fn chunks_max(context: &CallContext, place: u32) -> u64 {
-        context.count(context.blocks((1 << place).min(context.ranks()))) + 1
+        context.chunk_count(context.bytes_of_blocks((1 << place).min(context.ranks()))) + 1
     }
 
     /// Offset of a byte of the branch in a buffer that contains the blocks of all ranks.
     fn absolute(&self, context: &CallContext, at: u64) -> u64 {
-        (context.blocks(self.first(context)) + at) % context.blocks(context.ranks())
+        (context.bytes_of_blocks(self.first(context)) + at)
+            % context.bytes_of_blocks(context.ranks())
     }
 
     /// Offset of a child's branch in this branch.
     fn offset(&self, context: &CallContext, child: &Self) -> u64 {
-        context.blocks(child.from_root - self.from_root)
+        context.bytes_of_blocks(child.from_root - self.from_root)
     }
 }
 
@@ -76,7 +80,7 @@ impl SubtreeCall {
         Self {
             neighbors: TreeNeighbors::binomial(&context),
             own: Branch::new(&context, context.rank),
-            is_eager: context.is_eager(context.blocks(context.ranks())),
+            is_eager: context.is_eager(context.bytes_of_blocks(context.ranks())),
             landing: 0,
             image: 0,
         }
@@ -84,7 +88,7 @@ impl SubtreeCall {
 
     /// Allocates scratch for arriving data if `lands`, and for data that is passed on if `passes`.
     fn reserve(&mut self, out: &mut Emitter, lands: bool, passes: bool) {
-        let bytes = out.context.blocks(self.own.ranks);
+        let bytes = out.context.bytes_of_blocks(self.own.ranks);
         self.landing = out.reserve(if lands { bytes } else { 0 });
         self.image = match self.is_eager && passes {
             true => out.reserve(bytes),
@@ -173,13 +177,17 @@ pub(super) fn gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
         }
     });
     match &mut upward {
-        None => out.keep(0, context.blocks(context.rank), context.block()),
+        None => out.keep(
+            0,
+            context.bytes_of_blocks(context.rank),
+            context.block_bytes(),
+        ),
         Some(upward) => {
             if !is_leaf {
-                out.copy(input(0), scratch(call.image), context.block());
+                out.copy(input(0), scratch(call.image), context.block_bytes());
             }
             call.begin(out, upward.parent, ready);
-            upward.put(out, &call, context.block());
+            upward.put(out, &call, context.block_bytes());
         }
     }
     for (place, child) in (0..).zip(&call.neighbors.children) {
@@ -264,18 +272,25 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let mut downward: Vec<_> = (0..).zip(&call.neighbors.children).map(downward).collect();
     downward.reverse();
     let Some((parent, place)) = call.neighbors.parent else {
-        let all = context.blocks(context.ranks());
+        let all = context.bytes_of_blocks(context.ranks());
         downward
             .iter_mut()
             .for_each(|places| places.put(out, &call, all));
-        out.keep(context.blocks(context.rank), 0, context.block());
+        out.keep(
+            context.bytes_of_blocks(context.rank),
+            0,
+            context.block_bytes(),
+        );
         return Ok(());
     };
     call.announce(out, parent, ready + place);
     for (message, chunk) in (data..).zip(call.own.chunks(&context)) {
         out.wait(parent, message);
         if call.is_eager {
-            let own = context.block().saturating_sub(chunk.at).min(chunk.bytes);
+            let own = context
+                .block_bytes()
+                .saturating_sub(chunk.at)
+                .min(chunk.bytes);
             let from = scratch(call.landing + chunk.at);
             let to = scratch(call.image + chunk.at + own);
             out.copy(from, output(chunk.at), own);
@@ -287,7 +302,7 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
             .for_each(|places| places.put(out, &call, available));
     }
     if !call.is_eager && !is_leaf {
-        out.copy(scratch(call.landing), output(0), context.block());
+        out.copy(scratch(call.landing), output(0), context.block_bytes());
     }
     call.end(out, parent);
     Ok(())

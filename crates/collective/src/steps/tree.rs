@@ -25,8 +25,8 @@ impl Distribution {
 /// Emits a broadcast of few bytes, which go through the scratch under grants.
 fn broadcast_eager(out: &mut Emitter, down: &Distribution) {
     let context = out.context;
-    let landing = out.reserve(context.block());
-    for (index, chunk) in (0..).zip(context.cut(0..context.block())) {
+    let landing = out.reserve(context.block_bytes());
+    for (index, chunk) in (0..).zip(context.cut(0..context.block_bytes())) {
         let from = match down.neighbors.parent {
             None => input(chunk.at),
             Some((parent, _)) => {
@@ -45,7 +45,7 @@ fn broadcast_eager(out: &mut Emitter, down: &Distribution) {
     match down.neighbors.parent {
         // The chunks were put to the children from the output, so no put from the scratch is still in progress.
         Some((parent, _)) => out.grant(parent),
-        None => out.keep(0, 0, context.block()),
+        None => out.keep(0, 0, context.block_bytes()),
     }
 }
 
@@ -55,17 +55,17 @@ pub(super) fn broadcast(
     neighbors: TreeNeighbors,
 ) -> Result<(), TooManyMessages> {
     let context = out.context;
-    let count = context.count(context.block());
+    let count = context.chunk_count(context.block_bytes());
     let [data, ready] = out.number([count, u64::from(neighbors.children_max)])?;
     let down = Distribution { neighbors, data };
-    if context.is_eager(context.block()) {
+    if context.is_eager(context.block_bytes()) {
         broadcast_eager(out, &down);
         return Ok(());
     }
     if let Some((parent, place)) = down.neighbors.parent {
         out.signal(parent, ready + place);
     }
-    for (index, chunk) in (0..).zip(context.cut(0..context.block())) {
+    for (index, chunk) in (0..).zip(context.cut(0..context.block_bytes())) {
         let to = output(chunk.at);
         let from = match down.neighbors.parent {
             None => input(chunk.at),
@@ -82,7 +82,7 @@ pub(super) fn broadcast(
         down.put(out, index, (from, to), chunk.bytes);
     }
     if down.neighbors.parent.is_none() {
-        out.keep(0, 0, context.block());
+        out.keep(0, 0, context.block_bytes());
     }
     Ok(())
 }
@@ -99,14 +99,14 @@ struct Accumulation {
 impl Accumulation {
     /// Number of messages that a rank receives: data from its children, and slot releases from its parent.
     fn counts(context: &CallContext, neighbors: &TreeNeighbors) -> [u64; 2] {
-        let count = context.count(context.block());
+        let count = context.chunk_count(context.block_bytes());
         [count * u64::from(neighbors.children_max), count]
     }
 
     fn new(out: &mut Emitter, neighbors: TreeNeighbors, [data, free]: [u32; 2]) -> Self {
         let context = out.context;
-        let count = context.count(context.block());
-        let row = SlotRow::new(&context, context.block(), count);
+        let count = context.chunk_count(context.block_bytes());
+        let row = SlotRow::new(&context, context.block_bytes(), count);
         let numbers = |place: u32| RowNumbers {
             data: data + place * count as u32,
             free,
@@ -164,7 +164,7 @@ pub(super) fn reduce(out: &mut Emitter, neighbors: TreeNeighbors) -> Result<(), 
     {
         out.claim(parent);
     }
-    for chunk in context.cut(0..context.block()) {
+    for chunk in context.cut(0..context.block_bytes()) {
         up.pass(out, chunk);
     }
     if !up.gets_releases {
@@ -182,12 +182,12 @@ pub(super) fn reduce(out: &mut Emitter, neighbors: TreeNeighbors) -> Result<(), 
 pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let context = out.context;
     let neighbors = TreeNeighbors::binomial(&context);
-    let count = context.count(context.block());
+    let count = context.chunk_count(context.block_bytes());
     let [ups, free] = Accumulation::counts(&context, &neighbors);
     let [ups, free, data] = out.number([ups, free, count])?;
     let mut up = Accumulation::new(out, neighbors.clone(), [ups, free]);
     let down = Distribution { neighbors, data };
-    let chunks: Vec<Chunk> = context.cut(0..context.block()).collect();
+    let chunks: Vec<Chunk> = context.cut(0..context.block_bytes()).collect();
     // The result of a chunk arrives after this many more chunks have been sent up.
     let lag = match down.neighbors.parent {
         None => 0,

@@ -3,7 +3,7 @@
 use tonnage_collective::bus::bus_factor;
 use tonnage_record::CollectiveRecord;
 use tonnage_record::body::Part;
-use tonnage_record::collective::{BackendRecord, GroupTimes};
+use tonnage_record::collective::{BackendResult, GroupTimes};
 use tonnage_units::quantity::human::exact_size;
 
 use crate::column::Column;
@@ -19,7 +19,7 @@ pub fn tables(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
         .collect()
 }
 
-fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<TitledTable> {
+fn table(record: &CollectiveRecord<'_>, backend: &BackendResult) -> Option<TitledTable> {
     let point = &record.body.point;
     let (grouping, across) = (point.grouping(), point.across);
     let summary = backend.summary.as_ref()?;

@@ -7,7 +7,7 @@ use tonnage_collective::Collective;
 use tonnage_plan::collective::{Align, CollectivePoint, RankTime, Refill};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_record::body::Part;
-use tonnage_record::collective::BackendRecord;
+use tonnage_record::collective::BackendResult;
 use tonnage_record::figures::Row;
 use tonnage_record::figures::engine::memory_of;
 use tonnage_record::grouping::by_answer;
@@ -269,14 +269,14 @@ fn speedups(record: &CollectiveRecord<'_>) -> Vec<String> {
     }
     // The time of a backend that moved no data is only call overhead, so that backend gets no speedup.
     let moves = record.body.point.op != Collective::Barrier;
-    let times = |backend: &BackendRecord| -> Vec<f64> {
+    let times = |backend: &BackendResult| -> Vec<f64> {
         let summary = backend.summary.iter();
         let measured = summary.filter(|it| !moves || it.algbw_bytes_per_s.is_some());
         let trials = measured.flat_map(|_| &backend.trials);
         trials.map(|trial| trial.call_ns(across)).collect()
     };
     let first = backends.first().map(times).unwrap_or_default();
-    let cell = |(at, backend): (usize, &BackendRecord)| {
+    let cell = |(at, backend): (usize, &BackendResult)| {
         let turns = first.iter().zip(times(backend));
         let ratios: Vec<f64> = turns.map(|(first, own)| first / own).collect();
         match GeometricSpread::from_values(&ratios) {
@@ -317,7 +317,7 @@ fn outcome(row: &Row<'_>) -> String {
 /// One table of ranks per backend.
 fn rank_tables(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let point = &record.body.point;
-    let table = |backend: &BackendRecord| {
+    let table = |backend: &BackendResult| {
         let summary = backend.summary.as_ref()?;
         let times = &summary.rank_times;
         let columns = vec![

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tonnage_collective::Collective;
 use tonnage_engine::Verb;
 use tonnage_engine::backends::NATIVE;
-use tonnage_record::collective::{BackendRecord, CollectiveSummary};
+use tonnage_record::collective::{BackendResult, CollectiveSummary};
 use tonnage_record::spread::median;
 use tonnage_record::{CollectiveBody, Outcome, Record, Spread, TransferBody};
 use tonnage_units::quantity::human::exact_size;
@@ -225,7 +225,7 @@ impl Stack {
     }
 
     /// Records the algorithm of a backend's calls, once for all rounds.
-    fn add_algorithm(&mut self, backend: &BackendRecord, level: Level) {
+    fn add_algorithm(&mut self, backend: &BackendResult, level: Level) {
         let algorithms = backend.chosen_algorithm.zip(backend.chosen_chunk_bytes);
         let algorithm = algorithms
             .map(|(algorithm, bytes)| format!("{algorithm} in messages of {}", exact_size(bytes)));

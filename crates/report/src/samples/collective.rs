@@ -6,7 +6,7 @@ use tonnage_plan::collective::{Align, CollectivePoint, Groups, RankTime, Refill}
 use tonnage_plan::point::BoundChoice;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::collective::{
-    BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RankCalls,
+    BackendResult, CollectiveSummary, CollectiveTrial, GroupTimes, RankCalls,
 };
 use tonnage_record::spread::spread;
 use tonnage_record::{
@@ -50,7 +50,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
 }
 
 /// A backend with three trials of two calls. `call_ns` is the approximate call time of the slowest rank.
-fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendRecord {
+fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendResult {
     let times: Vec<f64> = [0.98, 1.0, 1.02].map(|part| part * call_ns).into();
     let trial = |&ns: &f64| CollectiveTrial {
         iterations: 2,
@@ -71,7 +71,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
         call_ns_mean: call_ns * part,
         began_last: 2 + 2 * u64::from(rank),
     };
-    BackendRecord {
+    BackendResult {
         backend: backend.to_owned(),
         backend_outcome: Outcome::Measured,
         really_in_place: point.in_place,
@@ -99,7 +99,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
     }
 }
 
-fn record(point: CollectivePoint, backends: Vec<BackendRecord>, outcome: Outcome) -> Record {
+fn record(point: CollectivePoint, backends: Vec<BackendResult>, outcome: Outcome) -> Record {
     sample(Pacing::PingPong, 8).record_with(|record| {
         record.plan = "collective".to_owned();
         (record.outcome, record.canary, record.placed) = (outcome, None, None);
@@ -297,7 +297,7 @@ pub fn verified() -> Vec<Record> {
             backends: vec![backend.to_owned()],
             ..point(op, elements)
         };
-        let backend = BackendRecord {
+        let backend = BackendResult {
             backend_outcome: outcome.clone(),
             ..lacking(backend, "")
         };
@@ -320,8 +320,8 @@ pub fn verified() -> Vec<Record> {
     records
 }
 
-fn lacking(backend: &str, why: &str) -> BackendRecord {
-    BackendRecord {
+fn lacking(backend: &str, why: &str) -> BackendResult {
+    BackendResult {
         backend: backend.to_owned(),
         backend_outcome: skipped(why),
         really_in_place: false,

@@ -2,7 +2,7 @@
 //! this machine.
 
 use tempfile::tempdir;
-use tonnage_record::collective::{BackendRecord, CollectiveSummary};
+use tonnage_record::collective::{BackendResult, CollectiveSummary};
 use tonnage_record::{Outcome, Record};
 use tonnage_testbed::{Hosts, Rate};
 
@@ -45,7 +45,7 @@ impl Known {
         Self { record, taken }
     }
 
-    fn summaries(&self) -> impl Iterator<Item = (&BackendRecord, &CollectiveSummary)> {
+    fn summaries(&self) -> impl Iterator<Item = (&BackendResult, &CollectiveSummary)> {
         let backends = self.record.collective().unwrap().backends.iter();
         backends.map(|it| (it, it.summary.as_ref().unwrap()))
     }

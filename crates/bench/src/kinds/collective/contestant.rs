@@ -7,7 +7,7 @@ use tonnage_collective::bus::bus_factor;
 use tonnage_plan::collective::{CollectivePoint, Grouping, RankTime};
 use tonnage_plan::point::BoundChoice;
 use tonnage_record::collective::{
-    BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RANKS_KEPT_MAX, RankCalls,
+    BackendResult, CollectiveSummary, CollectiveTrial, GroupTimes, RANKS_KEPT_MAX, RankCalls,
 };
 use tonnage_record::spread::spread;
 use tonnage_record::{Bound, HistogramData, Latency, LatencyKind, Outcome, Spread};
@@ -150,11 +150,11 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    pub fn into_record(self, point: &CollectivePoint) -> BackendRecord {
+    pub fn into_record(self, point: &CollectivePoint) -> BackendResult {
         let summary =
             (self.ended.is_none() && !self.trials.is_empty()).then(|| self.summary(point));
         let samples = self.histogram.count() > 0;
-        BackendRecord {
+        BackendResult {
             backend: self.name.to_owned(),
             backend_outcome: self.ended.unwrap_or(Outcome::Measured),
             really_in_place: self.prepared.is_some_and(|prepared| prepared.in_place),

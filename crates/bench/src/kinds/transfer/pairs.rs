@@ -17,7 +17,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::opening::description::WorkerCpus;
 use tonnage_engine::Verb;
-use tonnage_loops::extent::FlowLoads;
+use tonnage_loops::flow_length::FlowLoads;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;

@@ -94,7 +94,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
                 .unwrap_or(0);
         }
         if self.values != self.start.values && !self.is_out_of_time()? {
-            let contest = self.final_contest();
+            let contest = self.contest_with_start();
             self.run_contest(contest, &mut *run_steps)?;
         }
         if self.is_cut {
@@ -125,7 +125,7 @@ impl<'a, 'b> OptionSearch<'a, 'b> {
     }
 
     /// Returns a contest of the winning values against the values at the start. The latter win only if they are better.
-    fn final_contest(&self) -> Contest {
+    fn contest_with_start(&self) -> Contest {
         Contest {
             pass: PASSES_MAX,
             option: TOGETHER.to_owned(),

@@ -1,6 +1,6 @@
 //! Figures of collectives. A record has one row per backend.
 
-use crate::collective::{BackendRecord, CollectiveBody, CollectiveSummary, CollectiveTrial};
+use crate::collective::{BackendResult, CollectiveBody, CollectiveSummary, CollectiveTrial};
 use crate::figures::common::{ASKED, MEMORY, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;
 use crate::figures::latency::LATENCY;
@@ -227,7 +227,7 @@ fn body<'a>(row: &Row<'a>) -> Option<&'a CollectiveBody> {
     row.record.collective()
 }
 
-fn backend<'a>(row: &Row<'a>) -> Option<&'a BackendRecord> {
+fn backend<'a>(row: &Row<'a>) -> Option<&'a BackendResult> {
     body(row)?.backend(row.part)
 }
 

@@ -26,7 +26,7 @@ pub struct CollectiveBody {
     /// The requested point.
     pub point: CollectivePoint,
     /// The backends, in the requested order; empty if the point did not start.
-    pub backends: Vec<BackendRecord>,
+    pub backends: Vec<BackendResult>,
 }
 
 impl CollectiveBody {
@@ -39,7 +39,7 @@ impl CollectiveBody {
     }
 
     /// Returns the backend of a part.
-    pub fn backend(&self, part: Part) -> Option<&BackendRecord> {
+    pub fn backend(&self, part: Part) -> Option<&BackendResult> {
         match part {
             Part::Nth(at) => self.backends.get(at),
             Part::Whole | Part::Inside(..) => None,
@@ -50,7 +50,7 @@ impl CollectiveBody {
 /// One backend of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BackendRecord {
+pub struct BackendResult {
     /// Name of the backend, as in `--backend`.
     pub backend: String,
     /// Outcome of the point on this backend. One backend can fail while others are measured.
@@ -210,7 +210,7 @@ impl KindBody for CollectiveBody {
 
     fn measured_ns(&self, part: Part) -> u64 {
         let of_trial = |it: &CollectiveTrial| it.iterations as f64 * it.call_ns_rank_max;
-        let own = |it: &BackendRecord| it.trials.iter().map(of_trial).sum::<f64>();
+        let own = |it: &BackendResult| it.trials.iter().map(of_trial).sum::<f64>();
         let ns: f64 = match part {
             Part::Whole => self.backends.iter().map(own).sum(),
             Part::Nth(_) | Part::Inside(..) => self.backend(part).map_or(0.0, own),

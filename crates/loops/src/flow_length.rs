@@ -15,7 +15,8 @@ pub enum FlowStep {
     Next,
     /// No operation replaces the completed one.
     Retired,
-    /// The flow's last operation has completed; [`StreamExtent::close_finished_flows`] closes the flow using this operation's tag.
+    /// The flow's last operation has completed; [`FlowLength::close_finished_flows`] closes the flow
+    /// using this operation's tag.
     Last,
     /// The completion belongs to the flush that closes the flow, not to an operation.
     Flushed,
@@ -23,7 +24,7 @@ pub enum FlowStep {
 
 /// Decides how many operations each flow of a stream issues. The methods run inside the loop, so they must not allocate
 /// or take a lock.
-pub trait StreamExtent {
+pub trait FlowLength {
     /// Assigns the initial tags to flows.
     fn begin(&mut self, scratch: &mut Scratch, flows: usize);
 
@@ -50,7 +51,7 @@ pub trait StreamExtent {
 #[derive(Debug, Clone, Copy)]
 pub struct UntilLoopEnds;
 
-impl StreamExtent for UntilLoopEnds {
+impl FlowLength for UntilLoopEnds {
     fn begin(&mut self, scratch: &mut Scratch, _flows: usize) {
         scratch.reset();
     }
@@ -145,7 +146,7 @@ impl FlowLoads {
     }
 }
 
-impl StreamExtent for FlowLoads {
+impl FlowLength for FlowLoads {
     fn begin(&mut self, scratch: &mut Scratch, flows: usize) {
         scratch.share_out(flows, |flow| {
             let load = &mut self.flows[flow];
@@ -226,7 +227,7 @@ mod tests {
 
     use super::super::recorder::{Recorder, Silent};
     use super::super::stall::StallWatch;
-    use super::super::stream::run_stream_extents;
+    use super::super::stream::run_stream_of_length;
     use super::super::until::Until;
     use super::*;
     use crate::testing::{Counter, flow, mock, silent_port};
@@ -247,7 +248,7 @@ mod tests {
         loads: &mut FlowLoads,
     ) -> Result<u64> {
         let mut until = Until::operations(loads.operations());
-        run_stream_extents(port, flows, scratch, &mut until, recorder, loads)
+        run_stream_of_length(port, flows, scratch, &mut until, recorder, loads)
     }
 
     #[test]
@@ -326,7 +327,7 @@ mod tests {
             let mut port = silent_port(&mut mock, &stop);
             let (scratch, recorder) = (&mut scratch, &mut Silent);
             let completed =
-                run_stream_extents(&mut port, flows, scratch, &mut until, recorder, &mut loads);
+                run_stream_of_length(&mut port, flows, scratch, &mut until, recorder, &mut loads);
             (completed.unwrap(), port.take_most_in_flight())
         };
         assert_eq!(each(&mut [flow(0, 1)], &[100]), (100, 4));
@@ -346,7 +347,7 @@ mod tests {
         let mut port = silent_port(&mut mock, &stop);
         let (flows, scratch, loads) = (&mut flows, &mut scratch, &mut loads);
         let completed =
-            run_stream_extents(&mut port, flows, scratch, &mut until, &mut Silent, loads);
+            run_stream_of_length(&mut port, flows, scratch, &mut until, &mut Silent, loads);
         assert_eq!(completed.unwrap(), flows[0].issued);
         assert_eq!((flows[1].issued, mock.lock().flushes), (0, 0));
     }
