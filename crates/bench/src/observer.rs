@@ -26,7 +26,7 @@ pub trait Observer: Send {
     }
     /// A trial of a collective has ended, and the time of each call is to be printed.
     fn print_calls(&mut self, _calls: &TrialCalls<'_>) {}
-    /// A point has ended. Its outcome can be any.
+    /// A point has ended, with any outcome.
     ///
     /// # Errors
     /// An error that ends the run, such as a full disk.
@@ -50,8 +50,8 @@ pub struct IntervalReport {
     pub operations_per_s: f64,
     /// Payload bytes per second over all clients.
     pub bytes_per_s: f64,
-    /// Ranks with their operations per second. With up to 16 clients these are all of them, otherwise the slowest and
-    /// the fastest.
+    /// Ranks with their operations per second. Lists all clients if there are at most 16, otherwise only the slowest
+    /// and the fastest one.
     pub clients: Vec<(u32, f64)>,
     /// Total number of clients.
     pub clients_count: u32,

@@ -158,8 +158,9 @@ impl CounterWatch<'_> {
     }
 }
 
-/// Returns whether one of several devices carried payload: at least a hundredth of an even share. How workers are
-/// distributed over devices is unknown. But a device with only a few packets carried no payload.
+/// Returns whether one of several devices carried payload: at least a hundredth of an even share. This threshold is
+/// low, because the distribution of workers over devices is unknown. A device with only a few packets carried no
+/// payload.
 fn has_taken_part(counters: Option<&Counters>, load: DeviceLoad, devices: usize) -> bool {
     let Some(counters) = counters else {
         return false;

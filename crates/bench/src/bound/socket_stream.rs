@@ -44,7 +44,7 @@ const LEAD_ROUND_TRIPS: u64 = 20;
 /// Minimum number of round trips while bytes are counted, so that each of the five parts of this time has two.
 const TIMED_ROUND_TRIPS: u64 = 10;
 
-/// Longest uncounted time and longest counted time that round trips can require.
+/// Long round trips extend the time before counting and the time of counting, each up to this limit.
 const ROUND_TRIPS_NS_MAX: u64 = 4_000_000_000;
 
 /// Number of attempts to find the streams steady. Each attempt has [`LEAD_FACTOR`] times the lead of the previous one,

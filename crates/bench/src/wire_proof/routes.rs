@@ -106,7 +106,7 @@ pub struct RankRoutes {
     of_peers: BTreeMap<u32, u32>,
 }
 
-/// A group, with everything that the rank which reads its counters needs.
+/// A group, with all facts that a rank needs to read the group's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupReader {
     /// Index of the group among all groups.

@@ -82,7 +82,7 @@ impl<'a> CounterWatch<'a> {
         }
     }
 
-    /// Returns the group of a rank, which is this rank or one of its peers.
+    /// Returns the group of `rank`, which must be this rank or one of its peers.
     fn group_of(&self, rank: u32) -> Option<u32> {
         match rank == self.rank {
             true => self.route.group,

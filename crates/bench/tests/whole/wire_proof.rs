@@ -18,7 +18,7 @@ static VERBS: [Verb; 2] = [Verb::Write, Verb::Read];
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
-/// Returns a device that sends over the loopback as many bytes as its operations have.
+/// Returns a device that, for each operation, sends the operation's number of bytes over the loopback.
 fn toy(device: Option<WireDevice>) -> Result<Domains> {
     Ok(vec![Arc::new(TestDomain {
         caps: Caps {

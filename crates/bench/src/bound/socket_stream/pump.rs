@@ -77,8 +77,8 @@ pub struct StreamInterval {
     pub from_ns: u64,
     /// End of counting at the receivers, which then close their streams.
     pub until_ns: u64,
-    /// When senders stop if their receiver has not closed. If the clocks' error is unbounded, this is the maximum
-    /// value. Senders then continue until the receiver closes, or until the control channel ends the run.
+    /// Time at which senders stop even if their receiver has not closed. If the clocks' error is unbounded, this is the
+    /// maximum value. Senders then continue until the receiver closes, or until the control channel ends the run.
     pub stop_ns: u64,
 }
 

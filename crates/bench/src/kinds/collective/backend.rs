@@ -41,7 +41,8 @@ pub trait Backend {
     }
 
     /// Measures the upper bound of the bytes that each rank sends, before the first call of a point and after the last
-    /// one. Returns `None` if there is no bound. All ranks call this together. It may overwrite the memory.
+    /// one. Returns `None` if there is no bound. All ranks call this together. The measurement may overwrite the
+    /// memory.
     fn bound(
         &mut self,
         _point: &CollectivePoint,

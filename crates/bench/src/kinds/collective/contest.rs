@@ -240,8 +240,8 @@ impl BackendTurn<'_, '_, '_> {
         }
     }
 
-    /// Returns the largest number of iterations per run. In place, each iteration continues with the last one's result.
-    /// The values must then stay within the range of their type.
+    /// Returns the largest number of iterations per run. In place, each iteration continues with the result of the
+    /// previous one. The values must then stay within the range of their type.
     fn repeats_max(&self) -> Result<u64> {
         if self.in_place() && self.point.refill == Refill::Trial {
             return Ok(self.data()?.repeats_max().max(1));

@@ -1,5 +1,5 @@
-//! The engine's devices and the memory to register, on all ranks. Both exist once per point, because only their use by
-//! the workers is measured.
+//! The engine's devices and the memory to register, on all ranks. Both are created once per point, because only their
+//! use by the workers is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

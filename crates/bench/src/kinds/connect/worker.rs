@@ -174,7 +174,8 @@ impl ConnectWorker {
         }
     }
 
-    /// Waits for an order. After first contact the worker polls meanwhile, because a peer's step may depend on that.
+    /// Waits for an order. After first contact the worker polls meanwhile, because a peer's step may depend on these
+    /// polls.
     fn next_order(&mut self, orders: &Receiver<WorkerOrder>) -> Option<Result<WorkerOrder>> {
         if !self.polls {
             return orders.recv().ok().map(Ok);

@@ -31,7 +31,7 @@ const STREAM_TIME: Duration = Duration::from_millis(400);
 /// Usual time for both streams, with the file that they use.
 pub const STREAMS_TIME: Duration = Duration::from_millis(1500);
 
-/// Maximum number of bytes that a stream writes. The limit is lower if this is more than an eighth of the free space.
+/// Maximum number of bytes that a stream writes. If an eighth of the free space is less than this, that is the limit.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
 const TRANSFER_BYTES: u64 = 4 << 20;
 

@@ -29,7 +29,7 @@ struct CreatedFile {
     number: u32,
     /// Size of the file after all data are written.
     bytes_max: u64,
-    /// Whether transfers are shorter than stamps. A file with holes may then lack any complete stamp.
+    /// Whether transfers are shorter than stamps. A file with holes then may not contain a single complete stamp.
     may_lack_stamps: bool,
     /// Identity of the file; empty until the file was opened.
     inode: Arc<OnceLock<Inode>>,

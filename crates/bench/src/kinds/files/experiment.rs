@@ -69,7 +69,7 @@ pub struct PhasesState {
     pub prefilled: bool,
     /// Repetitions of each phase, in the order of the phases.
     pub sums: Vec<PhaseRepetitions>,
-    /// Bandwidths of the streams on all devices, after they were measured.
+    /// Bandwidths of the streams on all devices; `None` until they are measured.
     pub streams: Option<DeviceStreams>,
     /// Remarks for the record.
     pub remarks: Vec<String>,

@@ -283,8 +283,8 @@ impl Experiment<'_> {
         Ok(description)
     }
 
-    /// Waits until this rank sees the shared file, which rank 0 has created or found. On rank 0's machine, both must
-    /// see the same identity.
+    /// Waits until this rank sees the shared file, which rank 0 has created or found. If this rank is on rank 0's
+    /// machine, both ranks must see the same identity.
     fn find_shared(&mut self, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
         let id = self.rank.id();
         let mine = (id == 0).then(|| pack(&job.expected_file)).transpose()?;

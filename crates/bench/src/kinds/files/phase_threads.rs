@@ -29,7 +29,7 @@ use tonnage_units::lock::lock;
 use tonnage_units::reduce::{ReduceAny, ReduceMax};
 use tonnage_units::{Error, Result};
 
-/// Before the common start, a thread spins for this long, because sleeps end late.
+/// Before the common start, a thread spins for this long, because a sleep may end too late.
 const SPIN_NS: u64 = 200_000;
 
 /// Number of a thread's open file. A thread has only one.

@@ -77,7 +77,7 @@ pub(super) struct FlowDriver<'a> {
     /// Number of operations left for each active flow, if a traffic file defines the loads.
     loads: Option<FlowLoads>,
     scratch: Scratch,
-    /// Maximum size of the operation that adjacent operations of a batch are merged to; `None` if merging is off.
+    /// Maximum size of a merged operation, if adjacent operations of a batch are merged; `None` if merging is off.
     merged_bytes_max: Option<u32>,
     receives_depth: u32,
     /// Number of receives, over all peers, that are posted when nothing is in flight.

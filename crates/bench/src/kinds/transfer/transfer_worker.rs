@@ -210,8 +210,8 @@ impl<'a> TransferWorker<'a> {
         flows.map(|flow| (flow.peer, flow.issued)).collect()
     }
 
-    /// Waits until all operations that initiators have completed have also arrived here. The measured interval ends
-    /// with the last arrival.
+    /// Waits until all operations that initiators have completed towards this worker have arrived. The measured
+    /// interval ends with the last arrival.
     pub fn finish(
         &mut self,
         schedule: &Schedule,

@@ -70,7 +70,7 @@ struct IncomingWords {
     origin: u64,
 }
 
-/// Words that concern one worker: its flows change words of targets, and initiators change words of its own.
+/// Words that concern one worker: words of targets, which its flows change, and its own words, which initiators change.
 pub struct WordWalks {
     out: Vec<OutgoingWords>,
     into: Vec<IncomingWords>,
