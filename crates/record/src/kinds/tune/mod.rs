@@ -56,7 +56,7 @@ impl TuneBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneTry {
-    /// Number of the pass over all options in which the race took place, starting at 1.
+    /// Number of the pass in which the race took place, starting at 1. Each pass goes over all options.
     pub pass: u32,
     /// The option that was varied.
     pub dimension: String,
