@@ -3,7 +3,7 @@
 //! Every element of every rank's input follows from (seed, call, rank, element). Every result is also computed
 //! directly, without adding up the inputs. Results are exact in their type for any order and grouping of the reduction.
 //! They differ between calls, so that data left over from another call, rank or offset is detected. Each file explains
-//! how.
+//! its method.
 //!
 //! | file | contents |
 //! | --- | --- |

@@ -1,5 +1,5 @@
 //! Bruck's algorithms. In round r, each rank puts to the rank 2^r before or after it. The number of rounds is the
-//! number of binary digits of the highest rank, also if the number of ranks is not a power of two.
+//! number of binary digits of the highest rank, even if the number of ranks is not a power of two.
 //!
 //! Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
 //! message-passing systems", IEEE Transactions on Parallel and Distributed Systems 8 (1997). For the barrier: Hensgen,

@@ -54,7 +54,7 @@ pub(super) struct CallContext {
     pub tuning: Tuning,
 }
 
-/// A part of a message, at most one chunk long.
+/// A part of a message, at most `chunk_bytes` long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
     /// Offset in the range that was cut.

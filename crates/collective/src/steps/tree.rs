@@ -188,7 +188,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
     let mut up = Accumulation::new(out, neighbors.clone(), [ups, free]);
     let down = Distribution { neighbors, data };
     let chunks: Vec<Chunk> = context.cut(0..context.block_bytes()).collect();
-    // The result of a chunk arrives after this many more chunks have been sent up.
+    // The result of a chunk arrives after this number of later chunks has been sent up.
     let lag = match down.neighbors.parent {
         None => 0,
         Some(_) => 2 * down.neighbors.depth as usize,
