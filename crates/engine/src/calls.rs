@@ -228,8 +228,9 @@ pub trait FileCalls: Send {
 
 /// Several reads and writes in flight: like `post` and `poll` of an [`Engine`](crate::Engine), but without peers.
 pub trait FileQueue {
-    /// Takes operations in order and returns the number taken. If that is fewer than all, wait and try again. `op.lane`
-    /// is [`lane_of`] the file, `op.local` is an offset in the thread's memory, and `op.remote` an offset in the file.
+    /// Takes operations in order and returns the number taken. If it took only some of them, wait and post the
+    /// remaining operations again. `op.lane` is [`lane_of`] the file, `op.local` is an offset in the thread's memory,
+    /// and `op.remote` an offset in the file.
     ///
     /// # Errors
     /// If the queue is dead, or a range lies outside the memory.

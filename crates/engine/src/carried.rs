@@ -93,7 +93,7 @@ pub struct CarriedFlow {
     pub remote: u64,
     /// Seed of the slot orders.
     pub seed: u64,
-    /// Operations that earlier orders issued. The slot orders continue from there.
+    /// Number of operations that earlier orders issued. The slot orders continue after them.
     pub issued: u64,
 }
 

@@ -165,12 +165,13 @@ pub trait Engine {
     fn expect(&mut self, _peer: Peer, _bytes: Option<u32>) -> Result<()> {
         Ok(())
     }
-    /// Takes operations in order and returns the number taken. If that is fewer than all, poll and post the rest again.
-    /// `post` allocates nothing, takes no lock and reads no clock.
+    /// Takes operations in order and returns the number taken. If it took only some of them, poll and post the
+    /// remaining operations again. `post` allocates nothing, takes no lock and reads no clock.
     ///
     /// # Errors
     /// If the engine is dead or an operation lies outside its regions. After an error, no operation of this call was
-    /// taken. If only a later operation is at fault, `post` takes those before it; the next call returns the error.
+    /// taken. If a later operation is at fault, `post` takes only the operations before it. The next call then returns
+    /// the error.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
     /// Proves that all completed writes of the lane have arrived at the peer, on every path that the writes used.
     ///
@@ -196,7 +197,7 @@ pub trait Engine {
     /// If the engine is dead. A failed operation is not an error but a completion that ended as
     /// [`Failed`](crate::Ending::Failed).
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
-    /// Explains a failed completion. The caller asks before the next poll.
+    /// Explains a failed completion. Must be called before the next poll.
     fn failure(&self, done: &Completion) -> Failure;
     /// Prepares for sleeping until there is something to poll. Only called if [`WorkerConfig::sleeps`] is set. The
     /// descriptor stays the same for the engine's life.
@@ -208,8 +209,9 @@ pub trait Engine {
     fn arm(&mut self) -> Result<ArmOutcome<'_>> {
         Ok(ArmOutcome::Unsupported)
     }
-    /// Informs the engine whether the operations posted from now on are untimed, so that it may try out alternatives.
-    /// Returns whether the engine has finished trying. A point's warm-up continues until all engines have finished.
+    /// Informs the engine whether the operations posted from now on are untimed. If they are, the engine may try out
+    /// alternatives. Returns whether the engine has finished trying. A point's warm-up continues until all engines have
+    /// finished.
     fn settle(&mut self, _trying: bool) -> bool {
         true
     }

@@ -43,9 +43,9 @@ pub struct Lifecycle {
     /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored. The same
     /// failure must occur again when the engine is opened, and is then reported.
     pub before_join: fn(&BeforeJoin<'_>),
-    /// Called by one rank of each container before any of its ranks opens the engine. Refuses if this number of
-    /// worker-to-peer paths would exhaust a resource of the container, such as shared memory. A failure that concerns a
-    /// single path must be reported when the engine is opened.
+    /// Called by one rank of each container before any of its ranks opens the engine. Fails if `paths` worker-to-peer
+    /// paths would exhaust a resource of the container, such as shared memory. A failure that concerns a single path
+    /// must be reported when the engine is opened.
     pub before_open: fn(&OpenRequest<'_>, paths: u64) -> Result<()>,
     /// Called on all ranks together when a run has ended normally. Does nothing if the library was never started.
     pub finish: fn() -> Result<()>,

@@ -1,4 +1,5 @@
-//! The pattern that is written into memory for verification. With it, a byte that moved differs from one that did not.
+//! The pattern that is written into memory for verification. It makes bytes that have arrived differ from bytes that
+//! have not.
 //!
 //! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). So bytes differ from the pattern if
 //! they never arrive, arrive at a wrong offset, or belong to another trial or flow. The mixing function is the

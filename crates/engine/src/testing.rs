@@ -111,7 +111,7 @@ pub struct TestScript {
     pub failure: String,
     /// If true, only memory that the CPU can address can be registered.
     pub needs_host_memory: bool,
-    /// If true, resolving the same lane again gives a new one.
+    /// If true, resolving the same specification again returns a new lane.
     pub lanes_distinct: bool,
     /// Peers that cannot be reached.
     pub unreachable: Vec<Peer>,

@@ -165,7 +165,7 @@ impl Cut {
 tonnage_units::names! {
     /// How a rank uses its devices.
     pub enum Rails: "rails" {
-        /// Each thread uses one device; the threads of a host take the devices in turn.
+        /// Each thread uses one device; the threads of a host are assigned to the devices in turn.
         Single = "single",
         /// Each operation is cut into equal parts, one for each device.
         Stripe = "stripe",

@@ -13,7 +13,7 @@ use crate::{
 
 /// Several devices, each with the same number of endpoints per worker.
 pub(super) struct PathsDomain {
-    /// At least one.
+    /// At least one device.
     devices: Vec<Arc<dyn Domain>>,
     division: Division,
     caps: Caps,
