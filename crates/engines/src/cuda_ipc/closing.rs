@@ -16,8 +16,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 /// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The time that a rank waits for its peers. All workers of the rank share one timeout: a peer that does not close one
-/// worker's memory will not close the others' either.
+/// The time that a rank waits for its peers. All workers of the rank share one timeout, because a peer that does not
+/// close one worker's memory will not close the memories of the other workers either.
 #[derive(Debug)]
 pub(super) struct CloseTimeout {
     longest: Duration,

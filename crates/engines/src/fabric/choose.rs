@@ -109,8 +109,8 @@ fn device_of(domain: &str) -> &str {
 
 /// Keeps only the offers of the RDMA device nearest to the GPU of this rank's memory, and returns the reason.
 ///
-/// Keeps all offers for host memory, and if no offer belongs to an RDMA device. If some devices have an address, those
-/// without an address are not considered, because RoCE connects only by address.
+/// For host memory, keeps all offers. It also keeps all if none of them belongs to an RDMA device. If some devices have
+/// an address, those without an address are not considered, because RoCE connects only by address.
 fn nearest_to_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
@@ -224,9 +224,9 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
 /// Returns the device to use if the user names none.
 ///
 /// On one host, this is the loopback device, because packets between the host's addresses use it anyway. Between hosts,
-/// it is the device of the control channel, which is known to reach the other hosts. If that is not offered, it is the
-/// provider's first device other than the loopback. Offers without a readable address come last: verbs offers a device
-/// once per kind of address, and only the IP kinds connect over RoCE.
+/// it is the device of the control channel, which is known to reach the other hosts. If that device is not offered,
+/// returns the provider's first device other than the loopback. Offers without a readable address come last: verbs
+/// offers a device once per kind of address, and only the IP kinds connect over RoCE.
 fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
         None => 5,
@@ -243,8 +243,8 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
 
 /// Returns every device once, by its first address, in natural order. Also returns the devices left out, with reasons.
 ///
-/// On one host, these are only the loopback device if there is one, because packets to other addresses use it too.
-/// Between hosts, these are all devices that can reach other hosts. The loopback and devices with only link-local
+/// On one host, returns only the loopback device if there is one, because packets to other addresses use it too.
+/// Between hosts, returns all devices that can reach other hosts. The loopback and devices with only link-local
 /// addresses cannot reach other hosts. Neither can devices for which `no_way_out` has a reason; only these are listed
 /// as left out. The device of the control channel is always included.
 pub(super) fn all_devices(

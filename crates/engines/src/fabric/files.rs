@@ -52,8 +52,8 @@ fn own_file(name: &[u8]) -> Option<PathBuf> {
     (owner(file) == Some(std::process::id())).then(|| Path::new(FOLDER).join(file))
 }
 
-/// Refuses endpoints if their files do not fit into the directory. The provider only sets the length of its files. A
-/// process that then touches a page without room is ended by SIGBUS.
+/// Refuses endpoints if their files do not fit into the directory. The provider sets the length of its files without
+/// reserving room. If a process then touches a page for which there is no room, SIGBUS ends the process.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the required and the free room.

@@ -97,7 +97,7 @@ pub(super) struct FabricWorker {
     done: VecDeque<Completion>,
     /// Arrivals during first contact. They are reported before later arrivals.
     early: VecDeque<Completion>,
-    /// Receives for which the library had no room. Receives of other peers must not wait for them: messages of those
+    /// Receives for which the library had no room. Receives for other peers are still posted, because messages of those
     /// peers may occupy the room.
     held: VecDeque<Op>,
     /// The library's error for the last failed operation.

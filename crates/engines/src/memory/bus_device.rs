@@ -29,7 +29,7 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
     .ok()?;
     let device = library.describe(number).ok()?;
     let address = device.pci_address;
-    // Only NVIDIA GPUs have other links to the host than PCIe, and serve processes one after the other.
+    // Only NVIDIA GPUs have links to the host other than PCIe. Only they serve processes one after the other.
     let is_nvidias = vendor.memory == NVIDIA.memory;
     let table = match is_nvidias {
         true => query_once(&TO_HOST, &address, || gpu_links(vec![address.clone()])),

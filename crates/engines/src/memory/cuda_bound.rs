@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(apart.bound, BoundKind::None);
         assert_eq!(to_host[0].bound, BoundKind::Link { bytes_per_s: 11 });
         assert_eq!(to_host[0].name, "cuda:0 (0000:01:00.0), by PCIe");
-        // If the GPU of the peer or of this rank is not described, its number proves nothing.
+        // If the GPU of the peer or of this rank is not described, equal numbers do not prove that it is the same GPU.
         assert_eq!(of(&own, &[rank("cuda", None)]).bound, BoundKind::None);
         for (own, peer) in [("cuda", "cuda:1"), ("cuda:1", "cuda"), ("cuda", "host")] {
             let unknown = end(NVIDIA, (rank(own, None), &[rank(peer, None)])).unwrap();

@@ -45,8 +45,8 @@ pub(super) fn allocate(
     request: &Request<'_>,
 ) -> Result<Arc<dyn Memory>> {
     // All GPUs can access the memory. It is pinned in the context of the rank's GPU, or else of the first GPU, which
-    // always exists. Freeing it waits only for copies in that context. So a copy by another GPU must keep the memory
-    // alive until it is done.
+    // always exists. Freeing the memory waits only for copies in that context. So a copy by another GPU must keep the
+    // memory alive until it is done.
     let gpu = driver::open(
         vendor,
         request.libraries,

@@ -173,7 +173,7 @@ impl StagedChannel {
         true
     }
 
-    /// Returns the operation of this side with the number in a peer's message.
+    /// Returns this side's operation that has the number from a peer's message.
     pub(super) fn pending(&self, operation: u32) -> Result<&PendingOperation> {
         let known = self.pending.get(operation as usize);
         known
@@ -363,7 +363,7 @@ impl StagedChannel {
     }
 
     /// Handles arrived messages in the order in which their slots were posted. Messages match the posted slots in
-    /// order, but an engine below may report a short message before an earlier long one.
+    /// order, but the engine below may report a short message before an earlier long one.
     pub(super) fn handle_arrival(
         &mut self,
         index: u32,

@@ -229,8 +229,8 @@ mod tests {
     use crate::memory::CUDA;
     use crate::registration::double::Double;
 
-    /// Each query of this simulated driver executes one operation of the queried stream. If one stream served both
-    /// directions, the outgoing copy would come after the incoming one.
+    /// Each query of this simulated driver executes one operation of the queried stream. So if one stream served both
+    /// directions, the outgoing copy would have to wait for the incoming one.
     #[test]
     fn outgoing_copies_do_not_wait_for_incoming_ones() {
         let Some(double) = Double::with("slow 1") else {

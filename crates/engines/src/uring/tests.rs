@@ -39,7 +39,7 @@ fn open(path: &Path, file: u32, write: bool) -> FileCall<'_> {
 const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// Opens the engine for a point like those of plans, with only the fields that the engine uses.
+/// Opens the engine for a point like the points of a plan, with only the fields that the engine uses.
 fn asked(options: Value, depth: u32) -> Result<Arc<dyn FileDomain>> {
     let point = FilePoint {
         engine: "uring".into(),

@@ -69,7 +69,7 @@ impl PortDomain {
         let dc = dc_device(asked.transport, &chosen)?;
         let is_kernel = asked.transport == VerbsTransport::Kernel;
         let is_one_sided = is_kernel || dc.is_some();
-        // Messages over DC would need receives that all peers share. The kernel module receives nothing.
+        // Over DC, messages would need receives that all peers share. The kernel module posts no receives.
         let verbs: &[Verb] = if is_one_sided {
             &Verb::ONE_SIDED
         } else {

@@ -141,8 +141,8 @@ fn op(lane: Lane, tag: u32, local: u64, remote: u64) -> Op {
     }
 }
 
-/// Posts more operations than there are slots, including empty and small ones. Each must complete once, and pieces of
-/// different operations must not be mixed up.
+/// Posts more operations than there are slots, including empty and small ones. Each operation must complete once, and
+/// pieces of different operations must not be mixed up.
 #[test]
 fn more_operations_than_slots_end_once_each() {
     let Some(double) = Double::with("") else {

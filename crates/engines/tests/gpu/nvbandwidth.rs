@@ -21,7 +21,7 @@ const CASES: [(&str, Verb); 2] = [
     ("device_to_host_memcpy_ce", Verb::Read),
 ];
 
-/// Minimum rate of the engine as a fraction of nvbandwidth's rate. Both run one after the other.
+/// Minimum rate of the engine as a fraction of nvbandwidth's rate. The two do not run at the same time.
 const PART_MIN: f64 = 0.95;
 
 /// Returns the bytes per second of a test case, from the program's output.

@@ -232,8 +232,8 @@ impl Player {
     }
 }
 
-/// A link or a FIFO in place of the file is refused by name, before MPI opens it. A file that is to be created must not
-/// exist.
+/// If the path is a link or a FIFO, the error names its kind, and MPI does not open it. Creating a file fails if the
+/// path exists.
 fn only_regular_files<'a>(
     calls: &mut dyn FileCalls,
     path: &'a Path,

@@ -87,8 +87,8 @@ pub(super) const fn entry(
         takes_gpu: true,
         options: &[],
         allocate,
-        // Unknown. A query would start the driver on ranks that allocate nothing. An allocation that is too large
-        // simply fails.
+        // The available memory is not queried, because this would start the driver on ranks that allocate nothing. An
+        // allocation that is too large simply fails.
         available: |_| None,
         device,
         libraries: std::slice::from_ref(&vendor.library),
