@@ -56,7 +56,7 @@ pub struct Arena {
     len: usize,
     file: Option<OwnedFd>,
     pages: Pages,
-    /// The address range to unmap, which may be larger than the used part. `None` for bytes that the caller owns.
+    /// The address range to unmap. It may be larger than the used part. `None` for bytes that the caller owns.
     range: Option<(NonNull<u8>, usize)>,
     /// Keeps the caller's bytes alive; dropped after everything else.
     _keeper: Option<Box<dyn Any + Send + Sync>>,

@@ -289,9 +289,9 @@ impl NvmlGpu<'_> {
         Some(u64::from(self.field(FIELD_LINK_SPEED)?) * 1_000_000)
     }
 
-    /// Returns the number of NVLink-C2C links, which connect the GPU's memory to the host's, and the nominal bandwidth
-    /// of each link per direction in bytes per second. `None` for a GPU without such links, or if the library does not
-    /// report them.
+    /// Returns the number of NVLink-C2C links, and the nominal bandwidth of each link per direction in bytes per
+    /// second. These links connect the GPU's memory to the host's. `None` for a GPU without such links, or if the
+    /// library does not report them.
     pub fn c2c(&self) -> Option<(u32, Option<u64>)> {
         let count = self.field(FIELD_C2C_COUNT)?;
         let megabytes = self.field(FIELD_C2C_SPEED);

@@ -18,7 +18,8 @@ const KEPT: [libc::c_int; 6] = [
 
 /// Calls `work`, then restores the previous actions of the signals.
 pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
-    // Of two concurrent calls, one would save the handlers that the other call's library has installed.
+    // Without this lock, one of two concurrent calls could save the handlers that the other call's library has
+    // installed.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let before = KEPT.map(|signal| (signal, action(signal)));

@@ -26,7 +26,7 @@ pub struct PinnedArena {
     arena: Arc<Arena>,
 }
 
-/// Pinned memory as used by the streams of one context, which may differ from the context that pinned it.
+/// Pinned memory, for use by the streams of one context. Another context may have pinned it.
 #[derive(Debug)]
 pub struct PinnedView {
     context: Arc<CudaContext>,

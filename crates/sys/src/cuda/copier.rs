@@ -21,7 +21,7 @@ pub enum CudaRegion {
     Device(Arc<DeviceBuffer>),
     /// Host memory that the driver has pinned.
     Pinned(Arc<PinnedArena>),
-    /// Host memory unknown to the driver, which copies it through pinned memory of its own.
+    /// Host memory that the driver does not know. The driver copies it through pinned memory of its own.
     Pageable(Arc<Arena>),
 }
 
@@ -239,8 +239,8 @@ impl CudaCopier {
 
 impl Drop for CudaCopier {
     fn drop(&mut self) {
-        // Copies may be in flight between the two memories, which are released afterwards. If waiting fails, the
-        // context and everything in flight are lost, and `drop` cannot report the error.
+        // Copies may be in flight between the two memories, so wait before the memories are released. If waiting fails,
+        // the context and everything in flight are lost, and `drop` cannot report the error.
         for line in &self.lines {
             let _ = line.stream.wait();
         }

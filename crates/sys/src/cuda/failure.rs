@@ -86,7 +86,7 @@ pub enum CudaFailure {
         /// Number of the GPU with the context that owns the stream.
         stream: u32,
     },
-    /// A GPU was to access memory of a GPU of another driver library, which its own library doesn't know.
+    /// A GPU was to access memory of another driver library. Its own library doesn't know that memory.
     OtherDriver {
         /// Prefix of the names of the accessing driver's GPUs.
         own: &'static str,

@@ -115,7 +115,7 @@ pub struct WordsBehind<'a> {
 
 impl CudaStream {
     /// Hands over a copy as [`CudaStream::copy`] does, then the words `behind` it as [`FlagWords::write`] does, then an
-    /// event. The context is made current once for all of them, which saves a good part of the cost of small copies.
+    /// event. The context is made current once for all of them. This saves a good part of the cost of small copies.
     ///
     /// # Errors
     /// As for those functions. After `OtherGpu` or `Outside`, nothing was handed over.

@@ -72,7 +72,7 @@ struct LovUserMd {
     stripe_offset: u16,
 }
 
-/// Argument of the ioctl, which may write the new file's objects after the layout.
+/// Argument of the ioctl: a layout, and room in which Lustre may store the new file's objects.
 #[repr(C)]
 struct Room {
     layout: LovUserMd,

@@ -104,8 +104,8 @@ fn named(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Closes a file and returns the system's error, which dropping would lose. Some network file systems report only here
-/// that bytes could not be stored.
+/// Closes a file and returns the system's error. Dropping the file would lose that error, and some network file systems
+/// report only on closing that bytes could not be stored.
 ///
 /// # Errors
 /// The system's error. The descriptor is closed nevertheless.

@@ -1,4 +1,4 @@
-//! Reductions as methods of [`Arena`], which check ranges, alignment and overlap for the kernels.
+//! Reductions as methods of [`Arena`]. The methods check ranges, alignment and overlap for the kernels.
 
 use std::num::NonZeroU32;
 

@@ -26,7 +26,7 @@ pub(super) fn to_f16(value: f32) -> u16 {
     let bits = value.to_bits();
     let magnitude = bits & 0x7fff_ffff;
     let even = (magnitude >> 13) & 1;
-    // A carry goes into the exponent, which gives the next power of two or infinity.
+    // A carry goes into the exponent. The result is then the next power of two, or infinity.
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + even) >> 13;
     // The last bit of 0.5 as f32 has the value of the last bit of a subnormal f16, so the addition rounds.
     let subnormal = (f32::from_bits(magnitude) + 0.5)

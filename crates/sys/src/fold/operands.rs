@@ -40,7 +40,7 @@ impl Operands {
     }
 
     /// Returns the number of bytes before the first address that is aligned for stores of `register` bytes; 0 for short
-    /// ranges, which are not worth a separate head.
+    /// ranges, because they are not worth a separate head.
     #[inline]
     pub(super) fn head(self, register: usize) -> usize {
         if self.bytes < 16 * register {

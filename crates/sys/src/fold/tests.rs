@@ -36,7 +36,7 @@ impl Memory {
     }
 }
 
-/// Elements after the folded ones, which must not change. Fewer under Miri, which is slow.
+/// Number of elements after the folded ones. They must not change. Under Miri there are fewer, because Miri is slow.
 const PAD: usize = if cfg!(miri) { 2 } else { 70 };
 
 /// A small generator, so that tests are the same each time.

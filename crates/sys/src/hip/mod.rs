@@ -46,7 +46,7 @@ pub static AMD: GpuDriver = GpuDriver {
     attributes: Some(names::ATTRIBUTES),
     // `hipDevP2PAttrPerformanceRank`.
     peer_attributes_from: 0,
-    // The minimum is one host page in newer releases, which costs a GPU many address translations.
+    // In newer releases the minimum is one host page. With pages of this size, a GPU needs many address translations.
     granularity: Granularity::Recommended,
     exported_by_handle: true,
     version_call: c"hipDriverGetVersion",

@@ -17,7 +17,7 @@ pub const KREAD_DEVICE: &str = "/dev/tonnage_kread";
 pub const KREAD_LANES_MAX: u32 = 128;
 /// Maximum operations in flight per lane.
 pub const KREAD_DEPTH_MAX: u32 = 1024;
-/// Maximum slots of landing memory, which is the module's buffer for the local bytes of operations.
+/// Maximum slots of landing memory, the module's buffer for the local bytes of operations.
 pub const KREAD_SLOTS_MAX: u32 = 1024;
 /// Minimum bytes of a slot.
 pub const KREAD_SLOT_BYTES_MIN: u32 = 4096;
@@ -50,7 +50,7 @@ pub enum KreadRefused {
     Absent,
     /// This user may not open it.
     Denied,
-    /// The module uses another version of the layout, which has this number.
+    /// The module uses another version of the layout. The value is the number of that version.
     Abi(u32),
     /// Another error of the system.
     Other(io::Error),

@@ -137,7 +137,7 @@ impl Endpoint {
         })
     }
 
-    /// The endpoint's address, which peers insert.
+    /// The endpoint's address, for peers to insert into their address vectors.
     pub fn name(&self) -> &[u8] {
         &self.name
     }

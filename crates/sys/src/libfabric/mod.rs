@@ -34,7 +34,7 @@ pub use post::{Event, EventKind, FabricError, Posted};
 use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions, text};
 
-/// Paths of the library of an EFA installation, which is preferred to the distribution's.
+/// Paths at which an EFA installation has its libfabric. It is preferred to the distribution's libfabric.
 const EFA_PATHS: [&str; 2] = [
     "/opt/amazon/efa/lib64/libfabric.so.1",
     "/opt/amazon/efa/lib/libfabric.so.1",

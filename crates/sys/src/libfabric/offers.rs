@@ -131,7 +131,7 @@ pub struct ListedProvider {
 
 impl Libfabric {
     /// Returns all offers of the providers on this host, sorted and unique; empty if none is usable. The providers look
-    /// for their devices, which can take some tenths of a second.
+    /// for their devices. This can take some tenths of a second.
     ///
     /// # Errors
     /// The library's own reason.

@@ -2,7 +2,7 @@
 //!
 //! Handles are passed as `usize`. A library with handles of type `int` reads the lower half of the register, and
 //! ignores the upper half. Before a function writes a handle, the variable is set to zero, so that an `int` leaves the
-//! upper half zero. This needs little-endian byte order, which is asserted below.
+//! upper half zero. This works only with little-endian byte order, as asserted below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -92,7 +92,7 @@ pub struct Ring<F: AsFd> {
     most_in_flight: u32,
     /// True if the last poll found nothing and submitted nothing.
     found_nothing: bool,
-    /// True once the ring is enabled, which binds it to one thread.
+    /// True once the ring is enabled. Enabling binds the ring to one thread.
     enabled: bool,
     batch: u32,
     granted: RingFeatures,

@@ -12,7 +12,8 @@ use crate::mapping::Arena;
 /// Maximum size of a registered buffer; a larger arena is registered as several.
 pub(super) const BUFFER_BYTES: u64 = 1 << 30;
 
-/// Maximum number of registered files. Further files are used by their descriptor, which costs a look-up each time.
+/// Maximum number of registered files. Further files are used by their descriptor, so the kernel must look them up each
+/// time.
 pub(super) const FILES: u32 = 256;
 
 /// Maximum wait until the kernel has freed the memory of rings that were closed before.
@@ -82,7 +83,7 @@ impl Level {
     }
 }
 
-/// State of a registration, which makes operations cheaper.
+/// Whether memory or files are registered. Registration makes operations cheaper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registered {
     /// The memory or the files are registered.
@@ -132,7 +133,7 @@ pub(super) fn open(depth: u32, best: Level) -> Result<(IoUring, Level, Vec<Strin
     ))
 }
 
-/// Checks for reads and writes, which came with Linux 5.6; the ring itself came with 5.1.
+/// Checks that the ring supports reads and writes. They came with Linux 5.6, but rings came with 5.1.
 fn check_operations(ring: &IoUring) -> Result<(), Refused> {
     let mut probe = Probe::new();
     let known = ring.submitter().register_probe(&mut probe);

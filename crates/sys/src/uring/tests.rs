@@ -334,7 +334,7 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
         before.elapsed().as_secs() < 9,
         "the reads were cancelled, not waited for"
     );
-    // The ring has released its memory, which it does only when the kernel no longer uses it.
+    // The ring has released its memory, so the kernel no longer uses that memory.
     assert_eq!(Arc::strong_count(&arena), 1);
     drop(writing);
 }

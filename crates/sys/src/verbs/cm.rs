@@ -55,7 +55,7 @@ pub struct CmTerms<'a> {
     pub retry: u8,
     /// Number of retries of a message that finds no receive.
     pub rnr_retry: u8,
-    /// Bytes for the other side: at most 56 with a request, 196 with an acceptance.
+    /// Bytes for the other side: at most 56 with a request, and at most 196 with an acceptance.
     pub private: &'a [u8],
 }
 

@@ -29,7 +29,7 @@ use super::queues::Queues;
 use super::{halving, last_error};
 use crate::error::LibraryError;
 
-/// Size of the target's receive queue, which is never used.
+/// Size of the target's receive queue. The queue is never used, but is required.
 const RECEIVES: u32 = 1;
 
 /// A state transition of a queue pair: the attributes, and the mask of those that are set.

@@ -1,5 +1,5 @@
-//! libibverbs and libmlx5, loaded at run time: devices, queue pairs, posting and polling; and librdmacm, which connects
-//! queue pairs.
+//! libibverbs and libmlx5, loaded at run time: devices, queue pairs, posting and polling. A third library, librdmacm,
+//! connects queue pairs.
 //!
 //! | file | what lives there |
 //! | --- | --- |

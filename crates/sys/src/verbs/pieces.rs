@@ -59,8 +59,8 @@ impl RegionKeys {
         }
     }
 
-    /// Makes keys of the pieces of a memory of `len` bytes, which begin `stride` bytes apart; `None` if the number of
-    /// keys differs from the number of pieces.
+    /// Makes keys of the pieces of a memory of `len` bytes. The pieces begin `stride` bytes apart. `None` if the number
+    /// of keys differs from the number of pieces.
     pub fn of_pieces(len: u64, stride: u64, keys: &[u32]) -> Option<Self> {
         let &first = keys.first()?;
         if keys.len() == 1 {

@@ -53,7 +53,7 @@ pub struct PathTo {
     pub first_packet_in: u32,
     /// Largest payload of a packet, a power of two from 256 to 4096.
     pub mtu: u32,
-    /// Index of this side's GID, and the peer's GID. `None` if packets carry no GIDs, which only InfiniBand allows.
+    /// Index of this side's GID, and the peer's GID. `None` if packets carry no GIDs; only InfiniBand allows this.
     pub gids: Option<(u8, Gid)>,
     /// The peer's local identifier (LID); ignored on Ethernet.
     pub lid: u16,

@@ -42,7 +42,8 @@ pub(super) struct Registration {
     pub(super) bytes: RegisteredBytes,
 }
 
-/// The calls for posting and polling, copied from the device's table of calls, which fills four cache lines.
+/// The calls for posting and polling. They are copied from the device's table of calls, because that table fills four
+/// cache lines.
 pub(super) struct HotCalls {
     pub(super) poll_cq: PollCq,
     pub(super) post_send: PostSend,

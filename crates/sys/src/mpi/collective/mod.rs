@@ -268,7 +268,7 @@ impl Memory {
         is_memory: false,
     };
 
-    /// Returns a range of an arena, which the borrow keeps alive during a call.
+    /// Returns a range of an arena. The borrow keeps the arena alive during a call.
     #[inline]
     fn in_arena((arena, offset): ArenaPlace<'_>, bytes: u64) -> Result<Self, LibraryError> {
         let at = arena.pointer(offset, bytes)?;
@@ -279,7 +279,7 @@ impl Memory {
         })
     }
 
-    /// Returns the address `bytes` bytes after the beginning, which the caller keeps within the range.
+    /// Returns the address `bytes` bytes after the beginning. The caller ensures that it is within the range.
     #[inline]
     fn after(&self, bytes: u64) -> *mut c_void {
         if self.is_memory {
