@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(loop_progress.completed(), 7);
     }
 
-    /// Reports these numbers one after the other, last first.
+    /// Reports these numbers one by one, from the last to the first.
     #[derive(Debug)]
     struct ScriptedProgress(Mutex<Vec<Option<u64>>>);
 

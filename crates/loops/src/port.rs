@@ -458,7 +458,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Flushes all flows with issued operations, which proves that written data has arrived.
+    /// Flushes all flows with issued operations, to prove that written data has arrived.
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {

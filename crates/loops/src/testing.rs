@@ -23,7 +23,7 @@ pub fn mock(post_max: usize) -> TestEngine {
         post_max: Some(post_max),
         poll_max: Some(5),
         ends: Some(ends_at_once()),
-        // The flush is rejected at first, then posted, so that tests cover both waits.
+        // The flush is rejected at first, then posted. So tests cover the wait for room and the wait for completion.
         flush_answers: [Flush::Again].into(),
         posts_flushes: true,
         ..TestScript::default()

@@ -1,4 +1,5 @@
-//! Decides when to stop issuing operations: after a number of them, or at a time without reading the clock for each.
+//! Decides when to stop issuing operations: after a number of operations, or at a time. To stop at a time, it need not
+//! read the clock for each operation.
 
 use tonnage_sys::clock::Clock;
 

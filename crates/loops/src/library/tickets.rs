@@ -68,7 +68,7 @@ impl TicketLane {
         }
     }
 
-    /// Begins a flush, which proves delivery of writes. Returns `None` if each operation already proves its own
+    /// Begins a flush, to prove delivery of writes. Returns `None` if each operation already proves its own
     /// delivery.
     fn flush(&self, endpoint: &TransferEndpoint) -> TransferResult<Option<Ticket>> {
         match &self.way {

@@ -104,7 +104,7 @@ enum Did {
     Sync,
 }
 
-/// A file in memory that implements both traits.
+/// A file in memory, for the blocking loop and the queued loop.
 struct Disk {
     memory: Arc<Arena>,
     bytes: Vec<u8>,
