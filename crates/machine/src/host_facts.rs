@@ -1,4 +1,4 @@
-//! A short summary of a host, which shows whether the host can take part in a run. `tonnage hosts` lists the summaries
+//! A short summary of a host. It shows whether the host can take part in a run. `tonnage hosts` lists the summaries
 //! of several hosts below each other. The full inventory of one host is in [`super::devices`].
 
 use rustix::process::{Resource, getrlimit};

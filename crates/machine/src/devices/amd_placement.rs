@@ -76,7 +76,7 @@ pub fn amd_dmabuf_doubt(
 
 /// Returns the same as [`amd_dmabuf_doubt`], but judged only by the kernel's version and configuration.
 fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
-    // Without the module there is no memory of AMD GPUs.
+    // Without amdgpu, this host has no GPU memory that amdgpu could move.
     if !tree.exists("sys/module/amdgpu") {
         return None;
     }

@@ -106,7 +106,7 @@ pub struct Inventory {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_memory_module: Option<String>,
     /// The path of the file that shows AMD's peer memory client. With this client, RDMA drivers can register GPU memory
-    /// by address. Absent if there is none.
+    /// by address. Absent without the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amd_peer_memory: Option<String>,
     /// Kernel options that let AMD's driver export GPU memory, on a host with a GPU and an RDMA device; absent if they
