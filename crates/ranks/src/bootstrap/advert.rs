@@ -1,5 +1,5 @@
-//! Description of a rank's host, which the rank publishes before the ranks have met. Rank 0 chooses from it where to
-//! listen: on loopback if all ranks share a host, otherwise on an address that the other ranks can reach.
+//! Description of a rank's host. Each rank publishes one before the ranks have met. From all of them, rank 0 chooses
+//! where to listen: on loopback if all ranks share a host, otherwise on an address that the other ranks can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 

@@ -64,7 +64,7 @@ pub(crate) fn first_host(
     }))
 }
 
-/// Returns the non-loopback addresses of a name. Debian lists a host's own name as 127.0.1.1 in /etc/hosts, which other
+/// Returns the non-loopback addresses of a name. Debian's /etc/hosts maps a host's own name to 127.0.1.1, which other
 /// hosts cannot use.
 fn reachable_addresses(name: &str, port: u16) -> Vec<IpAddr> {
     let found = (name, port).to_socket_addrs().into_iter().flatten();

@@ -1,8 +1,8 @@
 //! Lets ranks that a launcher has started agree on a meeting place and a secret.
 //!
 //! With PMIx or PMI-1, every rank first publishes a description of its host. Rank 0 then listens where all ranks can
-//! reach it, and publishes the address with a new secret. So nothing has to be configured. Only the job's processes can
-//! read the launcher's channel, which protects the secret.
+//! reach it, and publishes the address with a new secret. So nothing has to be configured. The secret is safe, because
+//! only the job's processes can read the launcher's channel.
 //!
 //! Plain `srun` has no such channel: the address follows from its variables, and the secret is the user's. A user's
 //! secret serves many runs. If the run has a name, a key for this run is derived from the secret and the name.

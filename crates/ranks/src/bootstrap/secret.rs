@@ -20,7 +20,7 @@ const TEXT_BYTES_MIN: usize = 16;
 /// Maximum length of a secret. A longer file is not a secret.
 const TEXT_BYTES_MAX: u64 = 4096;
 
-/// Length of a file's hash, which rules out accidental collisions.
+/// Length of a file's hash. With this length, accidental collisions are ruled out.
 const HASH_BYTES: usize = 16;
 
 /// The key of the control channel. Its 32 bytes are never printed.
@@ -78,7 +78,7 @@ impl Secret {
         Self::from_text(&read_private(&path)?).map_err(about(&path.display().to_string()))
     }
 
-    /// Derives a key for one run, which differs from the keys of the user's other runs. Two runs that happen to use the
+    /// Derives a key for one run. It differs from the keys of the user's other runs. Two runs that happen to use the
     /// same port then refuse each other's ranks.
     pub fn derive_for_run(&self, name: &str) -> Result<Self> {
         Ok(Self {

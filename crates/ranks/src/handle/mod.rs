@@ -265,7 +265,7 @@ impl Rank {
         Arc::clone(&self.shared.sleepers)
     }
 
-    /// Returns a handle for sending notes to rank 0, which any thread may use.
+    /// Returns a handle for sending notes to rank 0. Any thread may use the handle.
     pub fn notes(&self) -> Notes {
         Notes {
             shared: Arc::clone(&self.shared),

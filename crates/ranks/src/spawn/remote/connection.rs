@@ -187,7 +187,7 @@ impl Connection {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// Closes the pipe for orders, which ends the agent. If an order is stuck in the pipe, the pipe stays open; the
+    /// Ends the agent by closing the pipe for orders. If an order is stuck in the pipe, the pipe stays open; the
     /// caller then kills ssh, which has the same effect.
     pub(super) fn close(&mut self) {
         match self.input.try_lock() {

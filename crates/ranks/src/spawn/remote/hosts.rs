@@ -295,7 +295,7 @@ impl RemoteHosts {
         twins
     }
 
-    /// Closes the pipes for orders of all agents, which ends the agents.
+    /// Ends all agents by closing their pipes for orders.
     pub(super) fn close_all(&mut self) {
         for member in &mut self.members {
             member.close();

@@ -174,7 +174,7 @@ impl HostPlacement {
         ranks.fold(0, |sum, ranks| sum.saturating_add(*ranks))
     }
 
-    /// Returns the ranks of each host, which are consecutive.
+    /// Returns the ranks of each host. The ranks of one host are consecutive.
     pub fn blocks(&self) -> Vec<std::ops::Range<u32>> {
         let mut next = 0;
         let blocks = self.ranks.iter().map(|ranks| {
