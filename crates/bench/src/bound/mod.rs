@@ -206,7 +206,7 @@ impl<'a> BoundMeasurement<'a> {
     }
 }
 
-/// Whether the program is to determine the point's bound. A ping-pong measures latency, so it has none.
+/// Whether the program is to determine the point's bound. A ping-pong measures latency, so it has no bound.
 fn is_requested(point: &TransferPoint) -> bool {
     point.bound == BoundChoice::Auto && point.pacing != Pacing::PingPong
 }

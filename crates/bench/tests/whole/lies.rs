@@ -316,7 +316,7 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
 }
 
 /// A slot at one end belongs to a slot with another number at the other end. A check of equal slot numbers would reject
-/// correct bytes. A check of nothing would accept lies.
+/// correct bytes. Without any check, lies would be accepted.
 #[test]
 fn lies_are_found_in_every_order() {
     let orders = [

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn iterations_record_their_slowest_and_last_rank() {
-        // The second rank's clock is 100 ns ahead, which is subtracted.
+        // The second rank's clock is 100 ns ahead, and this offset is subtracted.
         let mut all = IterationTimes::from_spans(&spans(&[(10, 20), (30, 60)]), 0, 0);
         all.merge(IterationTimes::from_spans(
             &spans(&[(111, 116), (125, 165)]),

@@ -47,7 +47,7 @@ impl CachedBytes {
         Self::sample(path, reads, PIECES_MAX)
     }
 
-    /// Does the same, but queries at most `pieces_max` pieces.
+    /// Does the same as [`Self::measure`], but queries at most `pieces_max` pieces.
     fn sample(path: &Path, reads: &FilePieces, pieces_max: u64) -> Self {
         let bytes = reads.bytes();
         let count = reads.count().min(pieces_max);

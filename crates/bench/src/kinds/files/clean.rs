@@ -394,8 +394,8 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Returns the files that a rank removes after a failure: its own files, and those of its neighbours, which may be
-/// dead.
+/// Returns the files that a rank removes after a failure: its own files, and those of its neighbours, because a
+/// neighbour may be dead.
 pub fn files_to_clean(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
     let writers = writers_to_clean(point, rank).into_iter();
     writers

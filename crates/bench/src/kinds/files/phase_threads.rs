@@ -67,7 +67,7 @@ pub struct PhasePlan<'a> {
 }
 
 impl PhasePlan<'_> {
-    /// Returns when data are synced. Prefilling always syncs at the end.
+    /// Returns the sync mode of the phase. Prefilling always syncs at the end.
     fn fsync(&self) -> Fsync {
         if self.job.measured {
             self.point.fsync

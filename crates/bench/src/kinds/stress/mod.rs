@@ -1,5 +1,5 @@
-//! Random transfers from a seed, for a given time. The last operation on each slot is verified. Usually it is the only
-//! one.
+//! Random transfers from a seed, for a given time. The last operation on each slot is verified. Usually a slot has only
+//! one operation.
 //!
 //! | file | what lives there |
 //! | --- | --- |

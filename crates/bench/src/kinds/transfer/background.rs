@@ -161,7 +161,8 @@ mod tests {
         assert_eq!(sizes, [point.slots.size_bytes, 4096, 4096]);
         let role = |at| points.role_of_worker(at, CpuSharing::Own);
         assert_eq!([0, 1, 2].map(|at| role(at).place), [0, 0, 1]);
-        // Rank 0 measures towards rank 2, and loads the path to rank 3. Rank 1 does it the other way round.
+        // Rank 0 measures towards rank 2, and loads the path to rank 3. Rank 1 measures towards rank 3, and loads the
+        // path to rank 2.
         assert_eq!(load.roles.targets(0), [3]);
         assert_eq!(load.roles.targets(1), [2]);
         assert_eq!(all_peers(&point, 0), [2, 3]);

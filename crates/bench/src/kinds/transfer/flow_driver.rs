@@ -393,7 +393,7 @@ impl<'a> FlowDriver<'a> {
     }
 
     /// Waits until `count` operations have arrived in this round, and until all plain writes are visible. Returns the
-    /// time that the latter took.
+    /// time that it took to make plain writes visible.
     pub(super) fn await_arrivals(&mut self, count: Option<u64>, round: u32) -> Result<u64> {
         if let Some(count) = count {
             let awaited = self.serve_port_while(|port| port.arrivals.count < count);

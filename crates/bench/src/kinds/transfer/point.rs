@@ -147,8 +147,7 @@ pub fn measure(
     })
 }
 
-/// The leader of a point on this rank, which is worker 0. It takes the point's steps together with the leaders of other
-/// ranks.
+/// The leader of a point on this rank: worker 0. It takes the point's steps together with the leaders of other ranks.
 pub(super) struct PointLeader<'a, 'b> {
     pub(super) workers: RankWorkers<'a, 'b>,
     pub(super) cpu: &'a mut CpuLossMeter,

@@ -13,7 +13,7 @@ use super::verify::AtomicDigest;
 use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::loop_progress::LoopProgress;
 
-/// Number of the warm-up, which is not a trial. Engines may try out alternatives during it.
+/// Number of the warm-up, which is not a trial. Engines may try out alternatives during the warm-up.
 pub const WARM_UP: u64 = 0;
 
 /// The background load begins before the measured part, so that queues are full when latencies begin to count. This

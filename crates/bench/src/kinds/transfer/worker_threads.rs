@@ -117,7 +117,7 @@ impl SharedTrialState {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Fails if a following worker has failed, with the first failure.
+    /// If following workers have failed, returns the first failure as an error.
     pub fn check_failed(&self) -> Result<()> {
         if !self.has_failed() {
             return Ok(());

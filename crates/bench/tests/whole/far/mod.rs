@@ -107,7 +107,7 @@ pub const LANDING: Duration = Duration::from_millis(1);
 impl Inbox {
     fn tell(&self, arrival: Completion) {
         lock(&self.arrivals).push_back(arrival);
-        // If the pipe is full, the worker wakes anyway.
+        // If the pipe is full, the bytes in it wake the worker.
         let _ = (&self.wake_sender).write(&[1]);
     }
 

@@ -84,8 +84,8 @@ fn without_label(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-/// Returns the candidates for the calls of a point, which are the same on all ranks. There is only one if the plan left
-/// no choice.
+/// Returns the candidates for the calls of a point. All ranks get the same candidates. There is only one if the plan
+/// left no choice.
 pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candidate> {
     let own = algorithms(point.op);
     let fits = |algorithm: &&Algorithm| {

@@ -67,7 +67,7 @@ impl TorchCall {
         }
     }
 
-    /// Returns the same call with only a few bytes.
+    /// Returns this call, reduced to a few bytes.
     pub(super) fn with_few_bytes(&self) -> Self {
         let block = match self.shape.op {
             Collective::Barrier => 0,

@@ -1,8 +1,8 @@
 //! Calls of torch.distributed. Each rank has a Python process, its *worker*, which makes the calls and times them.
 //!
 //! A rank sends orders to its worker over a socket, one line of JSON each. The worker answers each order with one line.
-//! Data and time stamps are in memory files that both map. Workers find each other through the control channel of the
-//! ranks. So they need no listening port that accepts peers without the run's secret.
+//! Data and time stamps are in memory files that the rank and its worker both map. Workers find each other through the
+//! control channel of the ranks. So they need no listening port that accepts peers without the run's secret.
 //!
 //! | file | what lives there |
 //! | --- | --- |

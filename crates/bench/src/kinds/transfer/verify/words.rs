@@ -64,7 +64,7 @@ struct OutgoingWords {
     unanswered: Option<u64>,
 }
 
-/// Words of this worker that one initiator changes, or all initiators if they share a slice.
+/// Words of this worker that are changed by one initiator, or by all initiators if they share a slice.
 struct IncomingWords {
     initiator: u32,
     origin: u64,
