@@ -249,7 +249,9 @@ fn unknown(name: &str, wanted: &str) -> Error {
 fn nearest(wanted: &str, may: impl Fn(&Column) -> bool) -> String {
     let near = |column: Column| {
         let names = column.names();
-        let near = names.iter();
+        // A word of a name may be meant, such as "bandwith" of bandwidth_bytes_per_s.
+        let words = names.iter().flat_map(|name| name.split([' ', '_']));
+        let near = names.iter().map(String::as_str).chain(words);
         let near = near.map(|name| strsim::normalized_damerau_levenshtein(name, wanted));
         near.fold(0.0, f64::max)
     };

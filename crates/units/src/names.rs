@@ -208,7 +208,10 @@ pub fn nearest<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
     let distance = |choice: &&&str| strsim::damerau_levenshtein(&text, choice);
     let near = choices.iter().min_by_key(distance).filter(|choice| {
         let slips = distance(choice);
-        slips <= 2.min(choice.len() / 2) || slips * 3 <= choice.len()
+        // "nere" may be "near", but "udp" is not "cuda".
+        let begins_alike = choice.starts_with(text.chars().take(1).collect::<String>().as_str());
+        let slips_max = if begins_alike { 2 } else { 1 };
+        slips <= slips_max.min(choice.len() / 2) || slips * 3 <= choice.len()
     });
     near.or(beginning).copied()
 }

@@ -235,6 +235,41 @@ pub const HABITS: &[Row] = &[
         "-q --qp --qp-num --num-qp --num-qps --num_qps --num_of_qps --nqp",
         "--queue-pairs {int}",
     ),
+    no_value(
+        "-x",
+        "the GID index of perftest is --engine-option gid=3 here, the warm-up of OSU --warmup TIME",
+    ),
+    no_value(
+        "--gid-index --gid_index --gid",
+        "an option of engine verbs:rc: --engine-option gid=3",
+    ),
+    no_value(
+        "--mtu",
+        "an option of engine verbs:rc: --engine-option mtu=4096",
+    ),
+    no_value(
+        "--cq-mod --cq_mod",
+        "an option of engine verbs:rc: --engine-option signal=16",
+    ),
+    no_value(
+        "--ib-port --ib_port",
+        "the port is part of the device's name: --devices mlx5_0:1",
+    ),
+    no_flag(
+        "--server --listen",
+        "no server is needed: --hosts n1,n2 starts both ends (`tonnage help launch` has other ways)",
+    ),
+    only(
+        "collective",
+        no_value(
+            "--factor --stepfactor --step-factor",
+            "the factor is part of the sweep: --sizes 8..1G*2",
+        ),
+    ),
+    only(
+        "collective",
+        no_value("--nthreads", "each rank calls from one thread: --ranks N"),
+    ),
     value(
         "--rate-limit --rate_limit --bitrate --bandwidth",
         "--rate {rate}",
