@@ -363,7 +363,7 @@ mod tests {
             true => vec![byte(2, 3, false)],
             false => vec![it],
         });
-        assert!(stranger.contains("rank 2") && stranger.contains("no such connection"));
+        assert!(stranger.contains("rank 2") && stranger.contains("has no connection"));
         let other_worker = wrong(&|it| match of_seven(&it) {
             true => vec![byte(7, 2, false)],
             false => vec![it],
