@@ -265,7 +265,7 @@ mod tests {
         assert!(!is_not_found("libx.so.1: file too short"));
     }
 
-    /// An explicit path is the only one tried. A file of another library is refused for the first missing call.
+    /// If a path is given, no other path is tried. A file of another library is refused at the first missing call.
     #[test]
     fn every_library_names_the_file_or_the_call_that_is_missing() {
         type Load = fn(&str) -> Option<LibraryError>;

@@ -168,8 +168,8 @@ impl CudaContext {
         self.current().map(|_| ())
     }
 
-    /// Makes the context current on this thread, and returns the calls: cheaper than [`Self::call`] for several of
-    /// them.
+    /// Makes the context current on this thread, and returns the table of calls. To make several calls, this is cheaper
+    /// than [`Self::call`].
     #[inline]
     pub(super) fn current(&self) -> Result<&Calls, CudaFailure> {
         // SAFETY: the context is retained until this value is dropped.

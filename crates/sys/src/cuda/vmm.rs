@@ -113,8 +113,8 @@ impl VmmMapping {
         let is_for_cards = grants(Attribute::GpuDirectVmm);
         let mut properties = PhysicalProperties {
             kind: PINNED,
-            // A driver that exports address ranges gets exportable handles too, if it has them. They pass memory to
-            // other processes, and libraries that register memory look for them.
+            // A driver that exports address ranges gets exportable handles too, if it has them. Such handles pass
+            // memory to other processes, and libraries that register memory look for them.
             handles: if driver.exported_by_handle || grants(Attribute::FileHandles) == Some(true) {
                 POSIX_FILE
             } else {

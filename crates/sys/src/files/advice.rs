@@ -7,7 +7,7 @@ use rustix::fs::{Advice, fadvise, fdatasync};
 
 /// Writes dirty pages to storage, and asks the kernel to drop the file's cached pages.
 ///
-/// The kernel may keep pages that another program has mapped, and it keeps all pages of a file system in memory.
+/// The kernel may keep pages that another program has mapped. It keeps all pages if the file system is in memory.
 /// [`super::residency`] reports the remaining pages.
 ///
 /// # Errors

@@ -24,8 +24,8 @@ struct Note {
 /// The slots of an endpoint: first the slots for operations, then the slots for receives. They are separate, so that
 /// neither kind can use up all slots.
 pub(super) struct Slots {
-    /// One context per note. Only the addresses of contexts are used, so that no Rust reference aliases the library's
-    /// writes.
+    /// One context for each entry of `notes`. Only the addresses of contexts are used, so that no Rust reference
+    /// aliases the library's writes.
     contexts: NonNull<Context>,
     notes: Vec<Note>,
     free_operations: Vec<u32>,
