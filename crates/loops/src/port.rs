@@ -267,7 +267,7 @@ impl<'a> Port<'a> {
         if count == 0 {
             return self.idle().map(|()| 0);
         }
-        // A loop over an engine that completes while posting is never idle, so it checks the flag only here.
+        // If the engine completes operations while posting, the loop is never idle, so the flag is checked only here.
         self.check_stop()?;
         let (mut arrived, mut done_here) = (false, 0);
         for completion in &done[..count] {
