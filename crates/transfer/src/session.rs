@@ -199,8 +199,8 @@ impl Session {
     }
 
     /// Returns whether the session can still be used. The engine must be alive, the peer's process must not have been
-    /// seen to end, and no operation of this session may have failed. Costs a system call if the peer's process is
-    /// watched.
+    /// seen to end, and no operation of this session may have failed. The check costs a system call if the peer's
+    /// process is watched.
     pub fn is_alive(&self) -> bool {
         let mut state = self.cell.borrow();
         state.check_peers();

@@ -122,7 +122,8 @@ impl Ticket {
         Ok(())
     }
 
-    /// Returns the result if the operation has ended. Otherwise registers the waker, which is woken at that end.
+    /// Returns the result if the operation has ended. Otherwise registers the waker, so that it is woken when
+    /// the operation ends.
     #[inline]
     pub(crate) fn ended_or_wake(&self, waker: &Waker) -> Poll<TransferResult<()>> {
         let slot = self.slot.get();

@@ -32,7 +32,7 @@ fn ends_are_taken_in_order_and_free_their_slots() {
         .queue(opened.batch(Verb::Read, 3), 20)
         .unwrap();
     assert!(tokens(&opened.endpoint, 4).is_empty());
-    // The engine ends operation 12 first. Then the batch still lacks a part.
+    // The engine first ends 12, 13 and two of the three operations of the batch.
     opened.remote.lock().in_flight.rotate_left(2);
     opened.remote.lock().end(4, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 1), [12]);
