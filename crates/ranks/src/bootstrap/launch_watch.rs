@@ -1,5 +1,5 @@
 //! Watches signals and time during steps before a rank joins. In these steps a launcher's library may block until all
-//! ranks arrive. The library ignores signals, and if a rank is stopped or missing, it waits forever.
+//! ranks arrive. The library ignores signals, and waits forever if a rank is stopped or missing.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;

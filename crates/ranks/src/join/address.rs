@@ -120,7 +120,7 @@ fn inherited_listener(control: SocketAddr) -> Result<TcpListener> {
     Ok(TcpListener::from(copy))
 }
 
-/// Retries `ask` until it succeeds. When the deadline has passed, the error is that of the last attempt.
+/// Retries `ask` until it succeeds. After the deadline, returns the error of the last attempt.
 fn retry_until_resolved<T>(
     mut ask: impl FnMut() -> Result<T>,
     deadline: Instant,

@@ -30,8 +30,8 @@ fn missing_ranks_are_listed() {
     }
 }
 
-/// If rank 0 has ended, the other ranks must not wait for it. They notice its end, because the supervisor listens
-/// before any rank starts.
+/// If rank 0 has ended, the other ranks must not wait for it. The supervisor listens before any rank starts, so a
+/// refused connection means that rank 0 has ended.
 #[test]
 fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     let (listener, address) = door();

@@ -1,6 +1,6 @@
-//! Waits on a rank's connections, and decides which of its two threads wakes up. While the main thread waits in a
-//! collective, it wakes up, and otherwise the control thread does. So a collective needs no hand-over between threads,
-//! which would cost more than the rest of a rank's work in the collective.
+//! Waits on a rank's connections, and decides which of the rank's two threads a ready connection wakes: the main thread
+//! while it waits in a collective, and otherwise the control thread. So a collective needs no hand-over between
+//! threads, which would cost more than the rest of a rank's work in the collective.
 //!
 //! While ranks join, rank 0 uses a [`LinkWatch`] of its own for the ranks that have connected.
 //!

@@ -36,8 +36,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(2500);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Maximum number of reports queued for ssh. A rank that prints more has to wait.
 const WAITING_MAX: usize = 1024;
-/// Removes files that this host's ranks have left if some of them failed. The agent calls it after all ranks have
-/// ended, with their number and the PIDs of those that failed.
+/// Removes the files that this host's ranks have left. If some ranks failed, the agent calls it after all ranks have
+/// ended, with the number of ranks and the PIDs of the failed ones.
 pub type CleanUp = dyn Fn(u32, Vec<u32>);
 
 /// Parts of the program that the agent uses.

@@ -88,7 +88,7 @@ impl RemoteHosts {
 
     /// Starts a process on each host as soon as its agent is connected, independently of other hosts. Collects the
     /// output of all processes until they have ended or `until` has passed. `complain` gets the lines of their standard
-    /// error. Afterwards, it disconnects from the agents, which then end the remaining processes. Returns the hosts,
+    /// error. Afterwards, disconnects from the agents, which then end the remaining processes. Returns the hosts,
     /// with their names, and the outcomes.
     pub fn run_process_per_host(
         settings: SshSettings,

@@ -70,8 +70,8 @@ impl<A: OutputReceiver> RemoteRanks<A> {
         start: &RemoteStart,
         audience: A,
     ) -> Result<Supervisor<Self>> {
-        // The timeout is that of a single rank, because the CPUs of the other hosts are unknown here. So this process
-        // is the first to report a stopped rank.
+        // The timeout is for a CPU with a single rank, because the CPUs of the other hosts are unknown here. It is not
+        // longer than the ranks' own timeout, so this process is the first to report a stopped rank.
         let timeout = heartbeat_timeout(env, 1)?;
         let secret = SecretText(generate_text()?);
         let mut ranks = Vec::new();
