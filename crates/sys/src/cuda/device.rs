@@ -135,7 +135,7 @@ impl Libcuda {
         let mut value = 0;
         let driver = self.driver();
         let number = driver.attribute(which);
-        // Without a number, this driver's enumeration doesn't have the attribute, so it cannot be queried.
+        // Without a number, this driver does not define the attribute, so it cannot be queried.
         let number = number.ok_or_else(|| CudaFailure::NotOffered {
             interface: driver.interface,
             call: format!("attribute {which:?} of cuDeviceGetAttribute"),

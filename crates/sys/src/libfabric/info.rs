@@ -49,7 +49,7 @@ pub struct Info {
     attributes: Offer,
 }
 
-/// A fi_info that is freed with this value.
+/// A fi_info that is freed when this value is dropped.
 #[derive(Debug)]
 struct Owned {
     info: NonNull<abi::fi_info>,
@@ -173,7 +173,7 @@ fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, LibraryEr
     Ok(owned)
 }
 
-/// Returns the capabilities, message order and memory modes for hints.
+/// Returns the capabilities, message order and memory modes that these hints request.
 fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
     let mut caps = CAPS_RMA;
     if hints.messages {

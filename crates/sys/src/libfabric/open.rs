@@ -23,7 +23,7 @@ pub struct QueueSizes {
     pub peers: usize,
 }
 
-/// An object of the library that is closed with this value.
+/// An object of the library. It is closed when this value is dropped.
 pub(super) struct Fid(NonNull<abi::fid>);
 
 impl Fid {

@@ -94,7 +94,7 @@ mod tests {
             rma: null_mut(),
             tagged: null_mut(),
         };
-        // The library must not close the endpoint, because it is a local variable.
+        // `drop` must not close this endpoint, because it is only a local variable.
         let fid = ManuallyDrop::new(Fid::new(&raw mut endpoint).unwrap());
         PeerToPeer::require(&Libfabric::embedded(), &fid)
     }

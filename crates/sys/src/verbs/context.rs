@@ -28,7 +28,7 @@ const OF_PORTS: [u32; 5] = [10, 11, 12, 13, 18];
 /// An address of a port, 16 bytes in network byte order.
 pub type Gid = [u8; 16];
 
-/// An open device. It is closed with this value.
+/// An open device. It is closed when this value is dropped.
 pub struct Context {
     pub(super) library: Arc<Libibverbs>,
     pub(super) raw: NonNull<ibv_context>,

@@ -65,7 +65,8 @@ struct PostingCalls {
 }
 
 impl PostingCalls {
-    /// Reads the calls, which the library changes with the state of the queue pair; `None` if one is missing.
+    /// Reads the calls; `None` if one is missing. The library may have replaced them, because it does so when the state
+    /// of the queue pair changes.
     #[inline]
     fn read(initiator: &Initiator) -> Option<Self> {
         // SAFETY: both are parts of an open queue pair, which only this thread uses.

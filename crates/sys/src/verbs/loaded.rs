@@ -66,7 +66,7 @@ pub struct Libibverbs {
     pub(super) library: SharedLibrary,
 }
 
-/// A list of devices, which is freed with this value.
+/// A list of devices. It is freed when this value is dropped.
 pub(super) struct DeviceList<'a> {
     calls: &'a Calls,
     list: NonNull<*mut ibv_device>,

@@ -36,7 +36,8 @@ structures! {
         leading: ibv_qp, state: c_uint, qp_type: c_uint, _mutex: libc::pthread_mutex_t, _cond: libc::pthread_cond_t,
         _events_completed: u32,
     }
-    /// The extended work-request interface of a queue pair. The library changes calls with the state of the queue pair.
+    /// The extended work-request interface of a queue pair. The library may replace calls when the
+    /// state of the queue pair changes.
     ibv_qp_ex {
         qp_base: ibv_qp_whole, comp_mask: u64, wr_id: u64, wr_flags: c_uint, _before: [Uncalled; 4],
         wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
