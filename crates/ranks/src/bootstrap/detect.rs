@@ -72,8 +72,8 @@ pub fn detect(env: Env<'_>, explicit: Option<ExplicitRank>) -> Result<Option<Ide
         identity
     } else if env("RANK").is_some() || has_only_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
-        // A launcher of one process may have started a shell in which the user set these variables. So its number is
-        // not compared.
+        // A launcher of one process may have started a shell in which the user set these variables. So its number
+        // of ranks is not compared.
         let others: Vec<&LauncherClaim> = claims
             .iter()
             .filter(|claim| !claim.counts_one_rank())

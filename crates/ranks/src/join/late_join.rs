@@ -41,8 +41,8 @@ impl LateJoinListener {
         self.handshakes.next_expiry()
     }
 
-    /// Sends the reason why it cannot join any more to each late process that has introduced itself. `table` has the
-    /// ranks of the run.
+    /// Sends each late process that has introduced itself the reason why it cannot join any more. `table` has the ranks
+    /// of the run.
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {

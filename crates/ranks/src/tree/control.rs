@@ -269,7 +269,7 @@ impl ControlThread {
                 return;
             }
             // The report cannot wait for the main thread, which may be stuck. A launcher kills this process when
-            // another one ends first.
+            // the process of another rank ends first.
             let cause = self.cause_to_report(&node);
             let cause = cause.filter(|_| node.settings.end_process);
             (self.pids_of_host(&node), cause)
