@@ -61,7 +61,7 @@ enum LanePurpose {
 pub struct CreditReturn {
     /// Return credits to a sender after this number of its messages.
     pub every: u64,
-    /// Return all credits after this number of consecutive polls without an arrival.
+    /// Return all credits after this number of empty polls since the last arrival.
     pub idle_polls: u32,
 }
 

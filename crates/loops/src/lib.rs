@@ -1,5 +1,6 @@
 //! The timed loops. They use engines only through traits. While a loop runs, it allocates nothing, never waits for a
-//! lock, and reads the clock only as often as the measurement needs.
+//! lock, and reads the clock only as often as the measurement needs. Two loops differ: batches that wake sleeping
+//! workers take the lock of the sleepers, and the loops of single calls may allocate between calls.
 //!
 //! | file | loop |
 //! | --- | --- |
@@ -54,7 +55,7 @@ pub mod testing;
 /// window with one doorbell.
 pub const BURST: usize = 64;
 
-/// Maximum number of operations of a batch that are built before they are posted. They take 2.5 MiB of memory. A larger
+/// Maximum number of operations of a batch that are built before they are posted. They take 2 MiB of memory. A larger
 /// batch takes several calls.
 pub const CALL_MAX: usize = 1 << 16;
 

@@ -34,7 +34,8 @@ pub struct Timetable {
     pub operations: u64,
     /// Earliest end of the trial: when the rank's next operation would be due.
     pub end_ns: u64,
-    /// No operation is issued after this time, even if the loop is behind.
+    /// No operation is issued after this time, even if the loop is behind. The exception is a loop that has issued
+    /// nothing: it issues one group.
     pub give_up_ns: u64,
 }
 
@@ -316,8 +317,8 @@ fn run_paced_by_clock<R: Recorder>(
         let now_ns = clock();
         result.note_turn(looked_ns, now_ns);
         looked_ns = now_ns;
-        // Even a loop that got no CPU time until now issues one operation: a trial without operations would measure
-        // nothing.
+        // Even a loop that got no CPU time until now issues one group of operations: a trial without operations would
+        // measure nothing.
         let given_up = now_ns > timetable.give_up_ns && issued > 0;
         if taken == staged.len() {
             staged.clear();

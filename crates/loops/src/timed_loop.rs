@@ -62,7 +62,7 @@ pub struct TimedLoop<'a, 'p> {
     pub port: &'a mut Port<'p>,
     /// Flows that take part.
     pub flows: &'a mut [Flow],
-    /// Buffers, large enough for these flows.
+    /// Buffers made for exactly these flows.
     pub scratch: &'a mut Scratch,
     /// Ends the loop. Paced loops ignore it, and so do shares of batches that another worker begins.
     pub until: &'a mut Until,

@@ -74,7 +74,7 @@ impl Until {
     }
 
     /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that got no CPU time until then still does
-    /// one operation (or batch, or round trip): a trial without operations would measure nothing.
+    /// one group of operations (or batches, or round trips): a trial without operations would measure nothing.
     pub fn time(clock: Clock, end_ns: u64) -> Self {
         let countdown = TimeBudget::new(clock.now_ns(), end_ns);
         Self {

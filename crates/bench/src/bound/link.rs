@@ -11,8 +11,8 @@ use tonnage_record::{Bound, Links};
 
 use super::mean_over_rounds;
 
-/// Maximum number of rounds for which links are evaluated. If there are more rounds, an evenly spaced sample is
-/// evaluated.
+/// Maximum number of rounds for which links are evaluated. If there are more, a sample of rounds is evaluated that is
+/// spread over all of them.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
 /// Returns the total nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are

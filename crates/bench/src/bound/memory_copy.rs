@@ -1,7 +1,7 @@
 //! The memory-copy bound of a point: the best rate at which the initiators' memories copy bytes. Copies use the same
-//! footprint, stride and order of addresses as the operations. [`Memory::copy_rates`] does the copying. All copiers
-//! copy simultaneously, in the same turns. In each turn, the rates of all copiers are added up. The largest of these
-//! sums is the bound.
+//! footprint, stride and order of addresses as the operations, but small slots without gaps are copied 64 KiB at a
+//! time. [`Memory::copy_rates`] does the copying. All copiers copy simultaneously, in the same turns. In each turn, the
+//! rates of all copiers are added up. The largest of these sums is the bound.
 
 use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRange, CopyRate, CopyRepetitions, Memory};

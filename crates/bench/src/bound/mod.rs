@@ -1,5 +1,5 @@
-//! The upper bound of a point's bandwidth. This module selects the kind of bound from the engines of all ranks,
-//! measures it before and after the trials, and determines the result. The measurements are in
+//! The upper bound of a point's bandwidth. This module measures it before and after the trials, and determines the
+//! result. `opening` selects the kind of bound that all engines have in common. The measurements are in
 //! [`crate::bound::memory_copy`] and [`crate::bound::socket_stream`]. `link` has the nominal speeds of network links.
 //! `memory_link` has the links of GPUs, for memory that is accessed by NICs or by staging. GPU links limit the bounds
 //! by network links and by socket streams. If a bound by copies is not measured, GPU links alone are the bound.

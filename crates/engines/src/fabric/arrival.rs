@@ -1,7 +1,7 @@
-//! Proof that written data has arrived. The result of a write is reported only with this proof.
+//! Proof that written data has arrived. Depending on the provider's guarantees and on the option `completion`, the
+//! completion of a write is this proof, or a later flush gives it.
 //!
-//! The proof depends on the provider's guarantees and on the option `completion`. [`super::choose`] requests these
-//! guarantees from the provider.
+//! [`super::choose`] finds out which guarantees the provider offers.
 
 use tonnage_units::{Error, Result};
 

@@ -22,8 +22,8 @@ use super::options::core_provider;
 /// Directory of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// Minimum free room per online CPU; with less, the provider does not open. Multiplied by the number of CPUs, this is
-/// the length of an endpoint's file.
+/// Length of one endpoint's file with the provider's default queues. The provider does not open with less free room
+/// than this length times the number of online CPUs.
 const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
 
 /// Upper bound for the length of an endpoint's file, for all queue lengths that a user may choose.

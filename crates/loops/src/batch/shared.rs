@@ -51,7 +51,8 @@ impl SharedBatches {
         }
     }
 
-    /// Resets the state after the previous trial. Must not be called while a worker runs its loop.
+    /// Resets the counters after the previous trial; a recorded failure stays. Must not be called while a worker runs
+    /// its loop.
     pub fn reset(&self) {
         self.begun.0.store(0, Ordering::Relaxed);
         self.ended.0.store(0, Ordering::Relaxed);

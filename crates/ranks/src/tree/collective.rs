@@ -17,8 +17,8 @@ use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
-/// Limit on collectives in progress. More of them mean that a peer breaks the protocol. Collectives of a few ranks also
-/// pass through nodes outside the group, so a node may see several at once.
+/// Limit on collectives in progress, in addition to two per rank. More of them mean that a peer breaks the protocol.
+/// Collectives of a few ranks also pass through nodes outside the group, so a node may see several at once.
 const UNDER_WAY_MAX: usize = 64;
 /// Number of finished collectives that are remembered, so that a late report of a missing rank is recognised.
 const FINISHED_KEPT: usize = 256;

@@ -16,8 +16,9 @@
 //! | [`shared`] | state shared by both threads: commands, results, and why the run ended |
 //!
 //! A run ends early in these steps. The node records the first cause, which comes from this rank or from another one.
-//! The control thread announces this cause to the other ranks and to the main thread. One rank reports it: rank 0, or
-//! its children if rank 0 is lost. After a grace period the process exits.
+//! The control thread announces this cause to the other ranks and to the main thread. Rank 0 reports it. If rank 0 is
+//! lost, each of its children does, unless a supervisor reports the loss. A process whose main thread does not end
+//! within a grace period is ended, if the settings allow that.
 //!
 //! The main thread's side is [`crate::handle`]. The bytes on a connection are handled in [`crate::channel`].
 

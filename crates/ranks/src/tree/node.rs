@@ -27,7 +27,8 @@ use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Number of heartbeats per heartbeat timeout. A rank that is silent for the whole timeout counts as lost.
+/// Number of heartbeats per heartbeat timeout. A rank on this host that is silent for the whole timeout counts as lost.
+/// Ranks on other hosts have `network_timeout`.
 pub(crate) const BEATS: u32 = 6;
 
 /// Settings of a rank's node and its control thread.

@@ -227,13 +227,13 @@ impl Participants<'_> {
         let mut longest = Duration::ZERO;
         for &target in targets {
             let mut fastest: Option<Duration> = None;
-            for worker in self.lanes.between(self.me, target) {
-                let source = sources.get(worker as usize).copied().flatten();
+            for lane in self.lanes.between(self.me, target) {
+                let source = sources.get(lane as usize).copied().flatten();
                 let peer = addresses.get(&target);
-                let place = peer.and_then(|peer| peer.listens.get(worker as usize));
+                let place = peer.and_then(|peer| peer.listens.get(lane as usize));
                 let (Some(peer), Some(&address)) = (peer, place) else {
                     return Err(Error::Failed(format!(
-                        "{} does not listen for socket streams of thread {worker}",
+                        "{} does not listen for the socket stream of lane {lane}",
                         self.name(target)
                     )));
                 };
@@ -243,11 +243,11 @@ impl Participants<'_> {
                         let took = since.elapsed();
                         fastest = Some(fastest.map_or(took, |fastest| fastest.min(took)));
                         socket.set_write_timeout(Some(GREETING_TIMEOUT))?;
-                        socket.write_all(&greeting(&peer.token, self.me, worker))?;
+                        socket.write_all(&greeting(&peer.token, self.me, lane))?;
                         Ok(socket)
                     })
                     .map_err(|error| self.unreachable_error(target, address, error))?;
-                streams.push((worker, self.stream(socket, target, self.initiators_send)));
+                streams.push((lane, self.stream(socket, target, self.initiators_send)));
             }
             longest = longest.max(fastest.unwrap_or_default());
         }
@@ -280,11 +280,11 @@ impl Participants<'_> {
     }
 }
 
-pub(super) fn greeting(token: &[u8; TOKEN_BYTES], rank: u32, worker: u32) -> [u8; GREETING_BYTES] {
+pub(super) fn greeting(token: &[u8; TOKEN_BYTES], rank: u32, lane: u32) -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..TOKEN_BYTES].copy_from_slice(token);
     bytes[TOKEN_BYTES..TOKEN_BYTES + 4].copy_from_slice(&rank.to_le_bytes());
-    bytes[TOKEN_BYTES + 4..].copy_from_slice(&worker.to_le_bytes());
+    bytes[TOKEN_BYTES + 4..].copy_from_slice(&lane.to_le_bytes());
     bytes
 }
 
@@ -335,12 +335,12 @@ impl Listeners {
     ///
     /// # Errors
     /// If an address cannot be listened on. The message has the address and the system's error.
-    pub(super) fn open(workers: &[IpAddr]) -> Result<Self> {
+    pub(super) fn open(lanes: &[IpAddr]) -> Result<Self> {
         let mut token = [0; TOKEN_BYTES];
         getrandom::fill(&mut token)
             .map_err(|error| Error::Failed(format!("no random bytes for a token: {error}")))?;
         let (mut listeners, mut addresses) = (Vec::new(), Vec::<SocketAddr>::new());
-        for &ip in workers {
+        for &ip in lanes {
             if let Some(known) = addresses.iter().find(|known| known.ip() == ip).copied() {
                 addresses.push(known);
                 continue;
@@ -367,7 +367,7 @@ impl Listeners {
     /// Waits until every expected lane is connected, and drops all other connections.
     ///
     /// # Errors
-    /// If no lane connects for too long. The message names a missing lane's rank and thread.
+    /// If no lane connects for too long. The message names a missing lane and its rank.
     pub(super) fn take(
         &self,
         participants: &Participants,
@@ -377,20 +377,20 @@ impl Listeners {
             .iter()
             .flat_map(|&rank| {
                 let lanes = participants.lanes.between(rank, participants.me);
-                lanes.map(move |worker| (rank, worker))
+                lanes.map(move |lane| (rank, lane))
             })
             .collect();
         let (mut pending, mut streams) = (Vec::<PendingConnection>::new(), Vec::new());
         let mut last_came = Instant::now();
         while !missing.is_empty() {
             if last_came.elapsed() >= participants.standstill_max {
-                let (rank, worker) = missing[0];
+                let (rank, lane) = missing[0];
                 return Err(Error::Failed(format!(
-                    "the socket stream of thread {worker} of {} to {} at {} did not come, nor has another for {:.1?}: let TCP pass \
-                     between them, or use --bound none",
+                    "the socket stream of lane {lane} of {} to {} at {} did not come, nor has another for {:.1?}: \
+                     let TCP pass between them, or use --bound none",
                     participants.name(rank),
                     participants.name(participants.me),
-                    self.addresses[worker as usize % self.addresses.len()],
+                    self.addresses[lane as usize % self.addresses.len()],
                     participants.standstill_max
                 )));
             }
@@ -407,12 +407,10 @@ impl Listeners {
                     GreetingState::Complete => {
                         let who = connection.identify(&self.token);
                         let place = missing.iter().position(|one| Some(*one) == who);
-                        if let Some((rank, worker)) = place.map(|at| missing.swap_remove(at)) {
+                        if let Some((rank, lane)) = place.map(|at| missing.swap_remove(at)) {
                             let sends = !participants.initiators_send;
-                            streams.push((
-                                worker,
-                                participants.stream(connection.socket, rank, sends),
-                            ));
+                            streams
+                                .push((lane, participants.stream(connection.socket, rank, sends)));
                             last_came = Instant::now();
                         }
                     }
@@ -444,7 +442,7 @@ fn admit(
                 if pending.len() >= expected + UNKNOWN_MAX {
                     pending.remove(0);
                 }
-                // If a socket cannot be configured, it is dropped. Its worker is later reported as missing.
+                // If a socket cannot be configured, it is dropped. Its lane is later reported as missing.
                 if socket.set_nonblocking(true).is_ok() {
                     pending.push(PendingConnection::new(socket));
                 }
