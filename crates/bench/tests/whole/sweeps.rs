@@ -46,7 +46,7 @@ const TRANSFER: &str =
 fn a_size_below_one_element_for_each_rank_is_skipped() {
     let table = "[[collective]]\nbackend = 'native:shm'\nop = 'all-gather'\nsizes = [8, 12, 600]\ntrials = 1\niters = 2\n\
                  warmup = '0s'\nverify = true\n";
-    let reason = "size 8 of all-gather is less than one element";
+    let reason = "sizes 8 of all-gather is less than one element";
     check(3, table, LISTS, &[Some(reason), None, None]);
     // The impossible cell is between two points that share an open engine.
     let table = "[[collective]]\nbackend = 'native:shm'\nop = ['all-reduce', 'send-recv-pairs', 'send-recv-ring']\n\

@@ -265,8 +265,9 @@ fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
     assert!(matches!(torch.backend_outcome, Outcome::Skipped { .. }));
     assert_eq!(native.backend_outcome, Outcome::Measured);
     if let Some(python) = python() {
-        let nccl = run(&format!("--backend torch:nccl --python {python}")).with_code(1);
-        let said = words(&nccl.stdout);
+        // Nothing else was requested.
+        let nccl = run(&format!("--backend torch:nccl --python {python}")).with_code(2);
+        let said = words(&nccl.stderr);
         let reasons = ["was built without it", "sees 0 GPUs"];
         assert!(reasons.iter().any(|reason| said.contains(reason)), "{said}");
     }

@@ -360,7 +360,7 @@ impl RemoteHost {
         let not_whole = |what: &str| explain_failed_copy(&self.name, &self.said, what);
         let why = match (&mut self.progress, waited) {
             (HostProgress::Waiting, Some(waited)) => format!(
-                "{}: was not reached in {waited:.1?} behind others: raise --ssh-parallel or --time-limit",
+                "{}: not reached in {waited:.1?} behind others: raise --ssh-parallel or --time-limit",
                 self.name
             ),
             (HostProgress::Connecting(since), Some(_)) => {

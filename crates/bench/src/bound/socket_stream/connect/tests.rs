@@ -53,7 +53,7 @@ fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
         .unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains("thread 0 of rank 2 on h") && text.contains("rank 0 on h"),
+        text.contains("lane 0 of rank 2 on h") && text.contains("rank 0 on h"),
         "{text}"
     );
     assert!(text.contains(&listeners.addresses[0].to_string()), "{text}");
