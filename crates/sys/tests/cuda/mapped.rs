@@ -252,7 +252,10 @@ fn memory_is_exported_for_other_devices() {
             DeviceBuffer::map(&context, 5000).unwrap(),
         ] {
             let said = buffer.export_dmabuf().unwrap_err().to_string();
-            assert!(said.contains("success without a file descriptor (0): "), "{said}");
+            assert!(
+                said.contains("success without a file descriptor (0): "),
+                "{said}"
+            );
         }
     }
 }
