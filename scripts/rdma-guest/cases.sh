@@ -78,7 +78,7 @@ held() {
     cat /tmp/run >>/tmp/told
 }
 
-expect "devices" 0 '^ *rxeA port 1 .* ACTIVE .* MTU [124][0-9]+ .*GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
+expect "devices" 0 '^ *GID 1 of 2 10\.1\.0\.1 \(RoCE v2\)' tonnage devices
 expect "libfabric takes an address that connects" 0 '^ +64 ' tonnage transfer --engine 'fabric:verbs;ofi_rxm' --op write \
     --ranks 2 --sizes 64 --bound none --trials 2 --trial-time 50ms --warmup 20ms
 
@@ -109,7 +109,7 @@ transfer "memory in pieces with a key each" 0 '^verified: .* of [1-9]' --op writ
     --sizes 64,20000 --footprint 200k --access random --engine-option mr-size=40960 --verify $BRIEF -o /tmp/pieces
 expect "they are counted too" 0 '"registrations":1[0-9]' cat /tmp/pieces
 # shellcheck disable=SC2086
-transfer "an operation longer than what surely lies in a piece" 1 'device takes at most 20480' --op write --sizes 20481 \
+transfer "an operation longer than what surely lies in a piece" 2 'device takes at most 20480' --op write --sizes 20481 \
     --engine-option mr-size=40960 $BRIEF
 # shellcheck disable=SC2086
 transfer "a window above the send queue" 0 '^verified: .* of [1-9]' --op write --sizes 64 --depth 64 \
@@ -149,10 +149,10 @@ in_the_dark transfer "a request that gets no answer" 1 'did not answer the reque
 stranger tonnage transfer --engine verbs:rc $PAIR $CM --op write --sizes 64 --verify $BRIEF
 expect "a stranger is refused, and the run goes on" 0 'REJECTED, error 28.* verified: .* of [1-9]' cat /tmp/told
 # shellcheck disable=SC2086
-transfer "a GID without a route" 1 'connect=cm needs a routable address' --op write --sizes 64 $CM \
+transfer "a GID without a route" 2 'connect=cm needs a routable address' --op write --sizes 64 $CM \
     --engine-option gid=0
 # shellcheck disable=SC2086
-transfer "a librdmacm that is not there" 1 'connect=cm: /none: cannot open' --op write --sizes 64 $CM \
+transfer "a librdmacm that is not there" 2 'connect=cm: /none: cannot open' --op write --sizes 64 $CM \
     --library librdmacm=/none
 
 # A round trip takes 5 ms; a read waits for the one before it where one may be in flight, and twelve are twelve times
@@ -201,23 +201,23 @@ transfer "a rank that is killed, over rdma_cm" 1 "$KILLED" --op write --sizes 64
 wait
 
 transfer "seven is a word" 2 'retry=forever\|0 to 6' --op write --sizes 64 --engine-option retry=7
-transfer "an address that is not there" 1 'no address with index 9.*' --op write --sizes 64 --engine-option gid=9
-transfer "a list longer than its queue" 1 'Choose at most post-list=8' --op write --sizes 64 --engine-option sq-depth=8 \
+transfer "an address that is not there" 2 'no address with index 9.*' --op write --sizes 64 --engine-option gid=9
+transfer "a list longer than its queue" 2 'Choose at most post-list=8' --op write --sizes 64 --engine-option sq-depth=8 \
     --engine-option post-list=16
 echo "nobody:x:65534:65534::/:/bin/sh" >>/etc/passwd
 chmod 600 /dev/infiniband/uverbs*
-expect "a user who may not open the device" 1 'check that this user may open /dev/infiniband/uverbs' su nobody -c \
+expect "a user who may not open the device" 2 'check that this user may open /dev/infiniband/uverbs' su nobody -c \
     "$PWD/tonnage transfer --engine verbs:rc --op write $PAIR --sizes 64"
 chmod 666 /dev/infiniband/uverbs*
 expect "too little locked memory" 1 'ulimit -l' sh -c "ulimit -l 64; exec su nobody -c \
     '$PWD/tonnage transfer --engine verbs:rc --op write $PAIR --sizes 1M'"
-transfer "a list shorter than what is gathered" 1 'Choose post-list=all or at least 8' --op write --sizes 64 \
+transfer "a list shorter than what is gathered" 2 'Choose post-list=all or at least 8' --op write --sizes 64 \
     --engine-option post-list=4 --engine-option max-sge=8
-expect "a port that is not there" 1 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
+expect "a port that is not there" 2 'rxeA has no port 2' tonnage transfer --engine verbs:rc --op write --ranks 2 \
     --devices rxeA:2 --sizes 64
-expect "a transport that is not there" 1 'UD supports neither' tonnage transfer --engine verbs:ud --op write \
+expect "a transport that is not there" 2 'UD supports neither' tonnage transfer --engine verbs:ud --op write \
     --ranks 2 --sizes 64
-expect "a transport of other cards" 1 "rxeA is not an mlx5 device; DC is mlx5's own" tonnage transfer --engine verbs:dc \
+expect "a transport of other cards" 2 "rxeA is not an mlx5 device; DC is mlx5's own" tonnage transfer --engine verbs:dc \
     --op read --ranks 2 --devices rxeA --sizes 64
 expect "a peer that takes its memory back" 0 '^verbs:rc: read with peer 1 .*REM_ACCESS_ERR \(10\)' \
     env TONNAGE_TEST_ENGINES=verbs:rc sessions keys --nocapture
