@@ -75,8 +75,8 @@ impl DeviceNames {
         self.all_ranks.is_empty() && self.of_ranks.is_empty()
     }
 
-    /// Returns the devices that one rank requests, and whether they were named for this rank alone. If `spans`, its
-    /// workers use all devices that the rank has.
+    /// Returns the devices that one rank requests, and whether they were named for this rank alone. If none are named,
+    /// `spans` decides: workers that span devices use all devices of the rank, others their own.
     pub fn request(&self, rank: u32, spans: bool) -> (DeviceRequest<'_>, bool) {
         let own = self.of_ranks.get(&rank);
         let request = match &own.unwrap_or(&self.all_ranks)[..] {

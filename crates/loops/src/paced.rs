@@ -85,7 +85,7 @@ impl Timetable {
 pub struct Punctuality {
     /// Operations that completed.
     pub completed: u64,
-    /// Operations that were issued after the next burst was due, or never.
+    /// Operations that were never issued, or only after the next burst was due.
     pub late: u64,
     /// Time when the loop ended.
     pub ended_ns: u64,

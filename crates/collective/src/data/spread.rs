@@ -62,7 +62,7 @@ impl RankSpread {
         seat(random, place, self.ranks)
     }
 
-    /// c of this element: the ranks in seats below c add 1 to their part.
+    /// Number of ranks that add 1 to their part of this element: those in the first seats of the circle.
     #[inline(always)]
     pub fn count(&self, random: Random) -> u32 {
         self.count_min + scale(random.count, self.counts)

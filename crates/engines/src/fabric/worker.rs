@@ -50,7 +50,7 @@ pub(super) struct TransferModes {
 pub(super) struct FlushLimits {
     /// The longest write that a read proves to have arrived.
     pub(super) bytes_max: u32,
-    /// Whether longer writes can request delivery. If not, they are refused.
+    /// Whether writes longer than `bytes_max` can request a completion that proves delivery. If not, they are refused.
     pub(super) longer_delivered: bool,
 }
 

@@ -132,7 +132,7 @@ impl NicMemory {
         Ok(Arc::new(bytes))
     }
 
-    /// Returns the bytes of a dmabuf that other code has exported.
+    /// Returns a handle to the bytes of a dmabuf that other code has exported.
     fn named_by_file(&self) -> Result<DeviceBytes, String> {
         let device = self.memory.device();
         let (device, file) = device

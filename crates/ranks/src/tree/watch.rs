@@ -78,7 +78,7 @@ impl LinkWatch {
         let _ = epoll::delete(&self.set, connection);
     }
 
-    /// Shuts the gate while the main thread waits on the set, and opens it again afterwards.
+    /// Shuts or opens the gate. It is shut as long as the main thread waits on the set.
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::IN, !is_shut);

@@ -82,8 +82,8 @@ impl RegionKeys {
         }
     }
 
-    /// Returns the key for `len` bytes at an offset; `None` if they are longer than a stride, so that one piece may not
-    /// contain them.
+    /// Returns the key for `len` bytes at an offset. `None` if `len` exceeds the stride, because one piece need not contain
+    /// all these bytes then.
     #[inline]
     pub(super) fn key(&self, offset: u64, len: u32) -> Option<u32> {
         match &self.pieces {

@@ -403,8 +403,8 @@ fn is_long_enough((refill, trial): (Refill, TrialLength), iterations: u64, turn_
     }
 }
 
-/// Returns the time of iterations with the overhead between them, and the number of these iterations. If data are
-/// written once per trial, the first iteration is different and therefore left out.
+/// Returns the number of iterations, and their total time including the overhead between them. If data are written once
+/// per trial, the first iteration differs from the others and is left out.
 fn recurring_iterations(
     spans: &[CallSpan],
     refill: Refill,

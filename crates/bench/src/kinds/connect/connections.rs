@@ -37,7 +37,7 @@ impl ConnectionCounts {
 pub enum VisibleCompletions {
     /// The end's own operation completes, and the peer's byte arrives (write with immediate).
     BothWays,
-    /// The end's own operation completes, which reads the peer's byte.
+    /// The end's own operation completes. This operation reads the peer's byte.
     OwnReads,
     /// Only the end's own operation completes, because the engine moves no bytes.
     OwnOnly,

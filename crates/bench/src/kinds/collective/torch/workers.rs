@@ -31,7 +31,7 @@ const SLOTS: u32 = 2;
 /// After this number of consecutive points with failed workers, workers are no longer restarted.
 const LOST_MAX: u32 = 2;
 
-/// Number of bytes per step when an input is copied within the ring.
+/// Number of bytes that one step copies within the ring of inputs.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// The torch.distributed workers, open on all ranks.

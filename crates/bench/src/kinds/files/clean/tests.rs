@@ -47,7 +47,7 @@ fn only_files_of_this_run_are_removed() {
     assert!(!own.exists());
 }
 
-/// Facts about a file that were recorded before its removal, or another process that removes it.
+/// What is known about a file before it is removed, and who removes it.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     Nothing,
