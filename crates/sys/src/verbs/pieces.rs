@@ -82,7 +82,7 @@ impl RegionKeys {
         }
     }
 
-    /// Returns the key for `len` bytes at an offset. `None` if `len` exceeds the stride, because one piece need not contain
+    /// Returns the key for `len` bytes at an offset. `None` if `len` exceeds the stride: one piece need not contain
     /// all these bytes then.
     #[inline]
     pub(super) fn key(&self, offset: u64, len: u32) -> Option<u32> {
