@@ -113,9 +113,11 @@ impl Pace {
         if !turn.is_multiple_of(2) {
             return false;
         }
-        if turn > 0 {
-            self.longest_pair = self.longest_pair.max(self.pair_began.elapsed());
+        if turn == 0 {
+            // Without a run there is no result. The run itself refuses a limit that is too short for it.
+            return false;
         }
+        self.longest_pair = self.longest_pair.max(self.pair_began.elapsed());
         self.pair_began = Instant::now();
         // Each run keeps part of its own time limit free for its end, so a pair needs more than its measured time.
         let needed = self.longest_pair.mul_f64(1.2) + Duration::from_secs(1);
